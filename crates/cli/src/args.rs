@@ -1,0 +1,196 @@
+//! The command line: one source for parsing, help texts, completions and the man page.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+
+/// No stray processes.
+///
+/// nostray ties a child's whole process tree to the host that started it. However the host ends, nothing of the
+/// tree stays behind, and nobody else is touched. Put it in front of the command in an agent's configuration:
+///
+///     "command": "nostray", "args": ["run", "--", "npx", "-y", "some-server"]
+#[derive(Debug, Parser)]
+#[command(name = "nostray", version, verbatim_doc_comment, max_term_width = 110)]
+#[command(after_help = "Try `nostray demo` to see what it does, and `nostray help COMMAND` for examples.")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(RunArgs),
+    Demo(DemoArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
+}
+
+/// Run a command so that nothing of it outlives its host
+///
+/// Behaves exactly like the command: same bytes, exit code, environment, directory and terminal. The command has the
+/// host's own stdin, stdout and stderr; no byte passes through nostray. When the host ends in any way, closes the
+/// command's stdin, or signals nostray, the command's whole tree is ended: first by the end of its input, then by
+/// SIGTERM, then by SIGKILL. Processes that left the group or the session, or that became daemons, included.
+#[derive(Debug, Args)]
+#[command(after_long_help = RUN_EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// Time from the end of its input to SIGTERM (0s: at once)
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
+    pub(crate) eof_grace: Duration,
+
+    /// Time from SIGTERM to SIGKILL (0s: at once)
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    pub(crate) term_grace: Duration,
+
+    /// End the tree after so long without a byte read or written and no processor time used, by any of its processes
+    /// [default: never]
+    #[arg(long, value_name = "TIME", value_parser = idle_time)]
+    pub(crate) idle_timeout: Option<Duration>,
+
+    /// End the tree when this process ends, too; may be given several times
+    #[arg(long, value_name = "PID")]
+    pub(crate) die_with: Vec<u32>,
+
+    /// Put the tree into a namespace of its own, so that the kernel itself ends it
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) isolate: Option<Isolate>,
+
+    /// Say on stderr what happens, not only what goes wrong
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+
+    /// Append what happens to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log_file: Option<PathBuf>,
+
+    /// The command and its arguments, behind `--`
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// What can be isolated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Isolate {
+    /// Process numbers: the command is in a pid namespace (and, for unprivileged users, a user namespace)
+    Pid,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  nostray run -- npx -y @modelcontextprotocol/server-everything
+      In an agent's configuration: \"command\": \"nostray\",
+      \"args\": [\"run\", \"--\", \"npx\", \"-y\", \"@modelcontextprotocol/server-everything\"]
+
+  nostray run --term-grace 30s -- my-database-bridge
+      Give it half a minute to flush after SIGTERM, also when the host loses patience earlier.
+
+  nostray run --idle-timeout 30m -- uvx some-server
+      End a server that a host has forgotten.
+
+  nostray run --die-with 4242 -- worker
+      End with process 4242 as well as with whoever started this.
+
+  nostray run --isolate pid -- untrusted-server
+      The kernel alone guarantees that nothing stays.
+
+Exit codes:
+  The command's own; 128+n if signal n ended it; 127 if it was not found; 126 if it could not be executed;
+  125 if nostray itself failed.";
+
+/// Show what survives a killed host, without and with nostray
+///
+/// Starts a small host with a badly behaved tree (a plain child, one in a session of its own, a daemon, one that ignores
+/// SIGTERM), kills the host, and shows what is left; then does the same with nostray. Uses nothing but this program and
+/// cleans up after itself. Exits with 0 only if nostray left nothing.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  nostray demo\n  nostray demo --fast | cat")]
+pub(crate) struct DemoArgs {
+    /// Do not pause between the steps
+    #[arg(long)]
+    pub(crate) fast: bool,
+
+    /// Play a part in the demonstration
+    #[arg(long, hide = true)]
+    pub(crate) actor: Option<crate::demo::Actor>,
+}
+
+/// Print a completion script for a shell
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  nostray completions bash > ~/.local/share/bash-completion/completions/nostray
+  nostray completions zsh > ~/.zfunc/_nostray
+  nostray completions fish > ~/.config/fish/completions/nostray.fish")]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Print the man page
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  nostray man | man -l -
+  nostray man > ~/.local/share/man/man1/nostray.1
+  nostray man run > ~/.local/share/man/man1/nostray-run.1")]
+pub(crate) struct ManArgs {
+    /// The page of this command, instead of the main one
+    pub(crate) command: Option<String>,
+}
+
+/// Parses the command line, or says what is wrong with it and returns the code to exit with.
+pub(crate) fn parse() -> Result<Cli, ExitCode> {
+    Cli::try_parse().map_err(|error| {
+        let asked_for = matches!(
+            error.kind(),
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+        );
+        // Standard output may be closed; there is nobody to tell then.
+        error.print().ok();
+        match std::env::args_os().nth(1) {
+            _ if asked_for => ExitCode::SUCCESS,
+            // The command's own codes start at 0, so that of a wrong call must not look like one of them.
+            Some(command) if command == "run" => ExitCode::from(nostray_pen::OWN_FAILURE),
+            _ => ExitCode::from(2),
+        }
+    })
+}
+
+/// The whole command line, for completions and man pages.
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 2s, 500ms or 1m30s"))
+}
+
+fn idle_time(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("must be more than zero; leave it out for never".to_owned()),
+        time => Ok(time),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn times_are_written_as_people_write_them() {
+        assert_eq!(duration("0s"), Ok(Duration::ZERO));
+        assert_eq!(duration("1m 30s"), Ok(Duration::from_secs(90)));
+        assert!(duration("2").is_err_and(|e| e.contains("2s")));
+        assert!(idle_time("0s").is_err());
+    }
+}

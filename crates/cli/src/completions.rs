@@ -1,0 +1,12 @@
+//! `nostray completions`: a script for the shell.
+
+use std::process::ExitCode;
+
+use crate::args::{self, CompletionsArgs};
+use crate::terminal;
+
+pub(crate) fn print(args: &CompletionsArgs) -> ExitCode {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut args::command(), "nostray", &mut script);
+    terminal::print(&script)
+}

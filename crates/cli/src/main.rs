@@ -1,0 +1,25 @@
+//! `nostray`: no stray processes. Each command has a file of its own; this one tells them apart.
+
+mod args;
+mod completions;
+mod demo;
+mod man;
+mod run;
+mod terminal;
+
+use std::process::ExitCode;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = match args::parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    match cli {
+        Cli { command: Command::Run(args) } => run::run(args),
+        Cli { command: Command::Demo(args) } => demo::run(&args),
+        Cli { command: Command::Completions(args) } => completions::print(&args),
+        Cli { command: Command::Man(args) } => man::print(&args),
+    }
+}

@@ -1,0 +1,162 @@
+//! The front: what the host started. It sets the pen up, hands signals on to the guard, and ends when the guard
+//! does, with the child's exit code. If everybody inside has been killed, it ends the tree itself.
+
+use std::os::fd::AsFd;
+
+use nostray_sys::cgroup::Cgroup;
+use nostray_sys::descriptors::{self, Inherited};
+use nostray_sys::exec::Program;
+use nostray_sys::poll::Until;
+use nostray_sys::process::{self, Pid, Side};
+use nostray_sys::signal::{self, Arrived, Disposition, Signal, SignalFd, SignalSet};
+use nostray_sys::{Pidfd, poll};
+
+use crate::child::{Place, Plan};
+use crate::guard::{Pen, Waited, be_spare, wait_for};
+use crate::host;
+use crate::keep::Keeper;
+use crate::mark::PenId;
+use crate::relay::{Message, Next, Relay};
+use crate::tear_down::Reason;
+use crate::tree::children_so_far;
+use crate::voice::Voice;
+use crate::{During, Error, Isolation, Spec};
+
+pub(crate) fn run(spec: &Spec) -> Result<u8, Error> {
+    let mut inherited = Inherited::take().during("list the open files")?;
+    let stdin = descriptors::stdin_kind();
+    inherited.close_own_stdin_writers(stdin);
+
+    // A host that ignores SIGCHLD has its children vanish unseen; ours must not.
+    let sigchld_ignored = signal::is_ignored(Signal::CHLD);
+    signal::set_disposition(Signal::CHLD, Disposition::Default).during("watch for the child's end")?;
+    let watched = signals_to_watch();
+    let mask = watched.set_as_mask().during("block signals")?;
+    let signals = SignalFd::new(&watched).during("watch for signals")?;
+
+    let id = PenId::new();
+    let voice = Voice::open(spec, id.clone())?;
+    let host = host::find(stdin)?;
+    let program = Program::new(spec.command.iter().cloned()).map_err(Error::Command)?;
+    let die_with = spec.die_with.iter().map(|&pid| Ok((pid, watch_by_number(pid)?))).collect::<Result<_, _>>()?;
+    process::become_subreaper().during("become a subreaper")?;
+    let strangers = children_so_far();
+    let cgroup = group_for(spec, &id, &voice);
+    let plan = Plan { program, place: Place::mirrored(), mask, sigchld_ignored, id };
+    let front = Pidfd::of_self().during("make a handle on the front")?;
+    let pen = Pen { spec, plan, voice, signals, inherited, stdin, host, die_with, front, cgroup };
+
+    let (relay, guards_end) = Relay::pair().during("connect front and guard")?;
+    let spare = match process::fork().during("start a guard") {
+        Ok(Side::Child) => {
+            drop(relay);
+            process::exit_now(be_spare(&pen, &guards_end));
+        }
+        Ok(Side::Parent(spare)) => spare,
+        Err(error) => {
+            pen.tree().dissolve();
+            return Err(error);
+        }
+    };
+    drop(guards_end);
+    pen.let_go(true);
+
+    let mut front = Front { signals: &pen.signals, relay, relay_open: true, guard: None };
+    if let Waited::Done(code) = front.wait(spare) {
+        return Ok(code);
+    }
+    let mut keeper = Keeper::new(&pen.voice, &pen.signals, pen.tree().without(strangers), spec.graces);
+    keeper.because(Reason::GuardKilled);
+    Ok(keeper.keep())
+}
+
+/// All that can be caught, but for those that tell of a fault in this very program.
+fn signals_to_watch() -> SignalSet {
+    let faults = [Signal::SEGV, Signal::BUS, Signal::ILL, Signal::FPE, Signal::TRAP, Signal::ABRT, Signal::SYS];
+    faults.into_iter().fold(SignalSet::full(), SignalSet::without)
+}
+
+fn watch_by_number(number: u32) -> Result<Pidfd, Error> {
+    let wrong = |why: &str| Error::DieWith { pid: number, why: why.to_owned() };
+    let pid = i32::try_from(number).ok().and_then(Pid::from_raw).ok_or_else(|| wrong("not a process number"))?;
+    let handle = Pidfd::open(pid).map_err(|error| match error.raw_os_error() {
+        Some(3) => wrong("there is no such process (it may have ended already)"),
+        Some(22) => wrong("that is a thread, not a process"),
+        _ => wrong(&error.to_string()),
+    })?;
+    match handle.has_ended() {
+        Ok(false) => Ok(handle),
+        Ok(true) => Err(wrong("it has ended already")),
+        Err(error) => Err(wrong(&error.to_string())),
+    }
+}
+
+fn group_for(spec: &Spec, id: &PenId, voice: &Voice) -> Option<Cgroup> {
+    if spec.isolation == Isolation::Pid {
+        return None; // the namespace is killed in one step, too
+    }
+    Cgroup::create(&format!("nostray-{id}")).map_err(|why| voice.note(format_args!("no control group: {why}"))).ok()
+}
+
+struct Front<'a> {
+    signals: &'a SignalFd,
+    relay: Relay,
+    relay_open: bool,
+    guard: Option<(Pid, Pidfd)>,
+}
+
+impl Front<'_> {
+    /// Waits for the pen to end. When the spare alone is killed, the guard becomes our own child.
+    fn wait(&mut self, spare: Pid) -> Waited {
+        match wait_for(spare, || self.pause()) {
+            Waited::Killed => match self.guard.take() {
+                Some((guard, handle)) if handle.has_ended().is_ok_and(|ended| !ended) => {
+                    wait_for(guard, || self.pause())
+                }
+                _ => Waited::Killed,
+            },
+            done @ Waited::Done(_) => done,
+        }
+    }
+
+    fn pause(&mut self) {
+        let mut events = vec![(self.signals.as_fd(), Until::Readable)];
+        if self.relay_open {
+            events.push((self.relay.as_fd(), Until::Readable));
+        }
+        poll::wait(&events, None).ok();
+        while let Ok(Some(arrived)) = self.signals.next() {
+            if is_for_the_pen(arrived) {
+                self.relay.send(Message::Signal(arrived));
+            }
+        }
+        while self.relay_open {
+            match self.relay.next() {
+                Next::Message(Message::Stopped(by)) => stop_like_the_child(by),
+                Next::Message(Message::Guard(pid)) => self.guard = Pidfd::open(pid).ok().map(|handle| (pid, handle)),
+                Next::Message(Message::Signal(_)) => {}
+                Next::Nothing => break,
+                Next::Closed => self.relay_open = false,
+            }
+        }
+    }
+}
+
+/// A key on the terminal signals the whole foreground group: the child has got it, and decides by itself. The hang-up
+/// of the terminal is for us too.
+fn is_for_the_pen(arrived: Arrived) -> bool {
+    match arrived.signal {
+        Signal::CHLD | Signal::PIPE | Signal::TTIN | Signal::TTOU => false,
+        Signal::HUP => true,
+        _ => !arrived.from_kernel,
+    }
+}
+
+/// Stops this process by the signal that stopped the child, so that a shell which waits for us sees a stopped job.
+/// Continues when the shell, or the guard, says so.
+fn stop_like_the_child(by: Signal) {
+    if let Ok(mask) = signals_to_watch().without(by).set_as_mask() {
+        signal::send_to_self(by).ok();
+        mask.set_as_mask().ok();
+    }
+}

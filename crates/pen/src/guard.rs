@@ -1,0 +1,210 @@
+//! The processes between front and child: the guard, which keeps the tree, and the spare around it, which takes
+//! over when the guard is killed.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+use nostray_sys::cgroup::Cgroup;
+use nostray_sys::descriptors::{self, Inherited, StdinKind};
+use nostray_sys::poll::Until;
+use nostray_sys::process::{self, Ended, News, Pid, Reaped, Side, getpid, reap};
+use nostray_sys::signal::{Signal, SignalFd, send_to_own_child};
+use nostray_sys::{Pidfd, memory, namespace, poll};
+
+use crate::child::{self, Plan};
+use crate::host::Host;
+use crate::keep::{Keeper, Source};
+use crate::relay::{Message, Relay};
+use crate::tear_down::Reason;
+use crate::tree::{Tier, Tree};
+use crate::voice::Voice;
+use crate::{Isolation, OWN_FAILURE, Spec};
+
+/// What front, spare and guard have in common: made by the front before it forks, so that no process of the pen
+/// ever has to look for another one.
+#[derive(Debug)]
+pub(crate) struct Pen<'a> {
+    pub(crate) spec: &'a Spec,
+    pub(crate) plan: Plan,
+    pub(crate) voice: Voice,
+    pub(crate) signals: SignalFd,
+    pub(crate) inherited: Inherited,
+    pub(crate) stdin: StdinKind,
+    pub(crate) host: Host,
+    pub(crate) die_with: Vec<(u32, Pidfd)>,
+    pub(crate) front: Pidfd,
+    pub(crate) cgroup: Option<Cgroup>,
+}
+
+impl Pen<'_> {
+    /// The tree as spare and front have it when they take over.
+    pub(crate) fn tree(&self) -> Tree<'_> {
+        Tree::new(self.cgroup.as_ref().map_or(Tier::Subreaper, Tier::Cgroup))
+    }
+
+    /// Lets go of what is the child's, now that it has its own copies, and gives back memory.
+    pub(crate) fn let_go(&self, stdin: bool) {
+        self.inherited.close_all();
+        // Without /dev/null the host's pipes stay open here until the pen ends, which is all.
+        descriptors::replace_with_null(stdin, true).ok();
+        process::leave_directory();
+        memory::release_program_text();
+    }
+}
+
+/// The spare, as a process of its own: forks the guard and waits. Returns its exit code.
+pub(crate) fn be_spare(pen: &Pen<'_>, relay: &Relay) -> u8 {
+    process::set_name(c"nostray-spare");
+    let guard = match fork_guard(pen) {
+        Ok((spare, Side::Child)) => process::exit_now(be_guard(pen, relay, &spare)),
+        Ok((_, Side::Parent(guard))) => guard,
+        Err(error) => {
+            pen.voice.warn(format_args!("cannot start a guard: {error}; nothing was started"));
+            return OWN_FAILURE;
+        }
+    };
+    relay.send(Message::Guard(guard));
+    leave_session();
+    pen.let_go(true);
+    let waited = wait_for(guard, || {
+        poll::wait(&[(pen.signals.as_fd(), Until::Readable)], None).ok();
+        while matches!(pen.signals.next(), Ok(Some(_))) {}
+    });
+    match waited {
+        Waited::Done(code) => code,
+        Waited::Killed => {
+            let mut keeper =
+                Keeper::new(&pen.voice, &pen.signals, pen.tree(), pen.spec.graces).relay(relay, &pen.front);
+            keeper.because(Reason::GuardKilled);
+            keeper.keep()
+        }
+    }
+}
+
+fn fork_guard(pen: &Pen<'_>) -> io::Result<(Pidfd, Side)> {
+    process::become_subreaper()?;
+    let spare = Pidfd::of_self()?;
+    if pen.spec.isolation == Isolation::Pid {
+        namespace::enter_for_children().map_err(forbidden)?;
+    }
+    Ok((spare, process::fork()?))
+}
+
+fn forbidden(error: io::Error) -> io::Error {
+    let why = namespace::why_forbidden(&error);
+    io::Error::other(format!("no pid namespace for --isolate pid: {error}: {why}; leave --isolate out"))
+}
+
+/// Out of reach of signals that are meant for the group of the front or of the child. Fails only for the head of a
+/// group, which a forked process is not.
+fn leave_session() {
+    process::setsid().ok();
+}
+
+/// How the wait for one of our own processes ended.
+pub(crate) enum Waited {
+    /// It has seen its tree empty and ended with this code.
+    Done(u8),
+    /// It was killed, or crashed: its tree is ours now.
+    Killed,
+}
+
+/// Waits for the guard, or for the spare with the guard in it, to end. `pause` returns when there may be news.
+pub(crate) fn wait_for(inner: Pid, mut pause: impl FnMut()) -> Waited {
+    loop {
+        match reap() {
+            Ok(Reaped::News(News::Ended(pid, Ended::Exited(code)))) if pid == inner => return Waited::Done(code),
+            Ok(Reaped::News(News::Ended(pid, Ended::Killed(_)))) if pid == inner => return Waited::Killed,
+            // A guard that is stopped cannot guard.
+            Ok(Reaped::News(News::Stopped(pid, _))) if pid == inner => {
+                send_to_own_child(pid, Signal::CONT).ok();
+            }
+            Ok(Reaped::News(_)) => {}
+            Ok(Reaped::Nobody) | Err(_) => return Waited::Killed,
+            Ok(Reaped::Quiet) => pause(),
+        }
+    }
+}
+
+/// The guard, as a process of its own: forks the child and keeps its tree. Returns its exit code.
+fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd) -> u8 {
+    process::set_name(c"nostray-guard");
+    let (child, mut gate, tree) = match fork_child(pen) {
+        Ok(started) => started,
+        Err(error) => {
+            pen.voice.warn(format_args!("cannot start the child: {error}"));
+            pen.tree().dissolve();
+            return OWN_FAILURE;
+        }
+    };
+    pen.voice.note(format_args!("guard {} keeps child {child} with {}", getpid(), tree.tier()));
+    // Only now: the child was forked inside the host's session and stays in it.
+    leave_session();
+    // If the child is gone already, its end tells.
+    gate.write_all(&[0]).ok();
+    pen.let_go(false);
+
+    let stdin = io::stdin();
+    let mut keeper = Keeper::new(&pen.voice, &pen.signals, tree, pen.spec.graces)
+        .child(child)
+        .relay(relay, &pen.front)
+        .watch(Source::Front, pen.front.as_fd())
+        .watch(Source::Spare, spare.as_fd())
+        .idle_after(pen.spec.idle_timeout);
+    match pen.stdin {
+        StdinKind::Pipe(_) | StdinKind::Socket(_) => keeper = keeper.watch(Source::Stdin, stdin.as_fd()),
+        StdinKind::Terminal => keeper = keeper.watch(Source::Terminal, stdin.as_fd()),
+        StdinKind::Mute => {}
+    }
+    if let Host::Alive(handle) = &pen.host {
+        keeper = keeper.watch(Source::Host, handle.as_fd());
+    }
+    for (pid, handle) in &pen.die_with {
+        keeper = keeper.watch(Source::DieWith(*pid), handle.as_fd());
+    }
+    let code = keeper.keep();
+    say_if_not_executed(pen, gate);
+    code
+}
+
+/// Forks the child, which waits at the gate. In the child this does not return.
+fn fork_child<'a>(pen: &'a Pen<'_>) -> io::Result<(Pid, UnixStream, Tree<'a>)> {
+    process::become_subreaper()?;
+    let mut tree = pen.tree();
+    if pen.spec.isolation == Isolation::Pid {
+        namespace::mount_own_proc().map_err(forbidden)?;
+        tree = Tree::new(Tier::Namespace);
+    }
+    let guard = getpid();
+    let (gate, child_gate) = UnixStream::pair()?;
+    // A container's filter may forbid the call that starts a process inside a group; then there is no group.
+    let into_group = pen.cgroup.as_ref().filter(|_| pen.spec.isolation == Isolation::None);
+    let side = match into_group.map(process::fork_into) {
+        Some(Ok(side)) => side,
+        Some(Err(error)) => {
+            pen.voice.note(format_args!("no control group: {error}"));
+            tree.dissolve();
+            tree = Tree::new(Tier::Subreaper);
+            process::fork()?
+        }
+        None => process::fork()?,
+    };
+    match side {
+        Side::Child => {
+            drop(gate);
+            pen.plan.become_child(guard, child_gate)
+        }
+        Side::Parent(child) => Ok((child, gate, tree)),
+    }
+}
+
+/// A child that could not become its program has left the reason at the gate. By then it has ended, so there is
+/// nothing to wait for.
+fn say_if_not_executed(pen: &Pen<'_>, mut gate: UnixStream) {
+    let mut errno = [0; 4];
+    if gate.read_exact(&mut errno).is_ok() {
+        let command = pen.spec.command.first().map_or("".as_ref(), |command| command.as_os_str());
+        pen.voice.warn(child::explain(command, i32::from_ne_bytes(errno)));
+    }
+}

@@ -1,0 +1,63 @@
+//! Who started us, and whether they are still there.
+
+use nostray_sys::Pidfd;
+use nostray_sys::descriptors::StdinKind;
+use nostray_sys::proc::Stat;
+use nostray_sys::process::{Pid, getpid, getppid, getsid};
+
+use crate::mark;
+use crate::{During, Error};
+
+/// The process that started the front.
+#[derive(Debug)]
+pub(crate) enum Host {
+    /// Alive, and watched by identity.
+    Alive(Pidfd),
+    /// In another pid namespace, where it cannot be watched; the end of stdin still tells.
+    Elsewhere,
+}
+
+/// Finds the host. One that died before we could look has left us to a reaper, which must not be taken for it:
+/// it would never die, and the tree would stay for ever.
+pub(crate) fn find(stdin: StdinKind) -> Result<Host, Error> {
+    let Some(pid) = getppid() else { return Ok(Host::Elsewhere) };
+    let handle = Pidfd::open(pid).map_err(|_| Error::HostGone)?;
+    // Opened by number, so it is the host only if the host still has that number now.
+    if getppid() != Some(pid) || handle.has_ended().during("watch the host")? || was_handed_to(pid, stdin) {
+        return Err(Error::HostGone);
+    }
+    Ok(Host::Alive(handle))
+}
+
+/// Whether `parent` got us from the kernel because the one who started us had died.
+///
+/// There is no call that tells, but traces do. A process is in its parent's session unless it has made its own.
+/// So in a session that is neither ours nor our parent's, somebody else put us. In a session of our own, only a
+/// process that collects orphans is suspect, and only if we got a pipe for stdin (which init does not give) that
+/// it does not hold the other end of: an agent that runs as the first process of a container does.
+fn was_handed_to(parent: Pid, stdin: StdinKind) -> bool {
+    let (Ok(ours), Ok(theirs)) = (getsid(None), getsid(Some(parent))) else { return false };
+    if ours != getpid() {
+        // A guard leaves the session after it has forked its child, so the child of the pen around us is in
+        // none of its parent's, and rightly so.
+        return ours != theirs && !mark::is_child_of_enclosing_pen();
+    }
+    collects_orphans(parent) && !started_as_a_service() && !holds_our_stdin(parent, stdin)
+}
+
+fn collects_orphans(pid: Pid) -> bool {
+    pid == Pid::INIT || Stat::of(pid).is_some_and(|stat| stat.name == "systemd")
+}
+
+/// systemd tells each process that it starts its own number.
+fn started_as_a_service() -> bool {
+    std::env::var("SYSTEMD_EXEC_PID").is_ok_and(|number| number == getpid().to_string())
+}
+
+fn holds_our_stdin(parent: Pid, stdin: StdinKind) -> bool {
+    match stdin {
+        StdinKind::Pipe(pipe) => pipe.is_written_by(parent).unwrap_or(false),
+        StdinKind::Socket(_) => nostray_sys::descriptors::maker_of_stdin_socket() == Some(parent),
+        StdinKind::Terminal | StdinKind::Mute => true,
+    }
+}

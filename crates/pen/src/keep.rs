@@ -1,0 +1,349 @@
+//! Keeping a tree: waiting for a reason to end it, and then ending it. The guard does this from the start; spare
+//! and front do it when those inside of them have been killed.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use nostray_sys::Pidfd;
+use nostray_sys::poll::{self, Until};
+use nostray_sys::proc::{Stat, describe, user_of};
+use nostray_sys::process::{Ended, News, Pid, Reaped, reap};
+use nostray_sys::signal::{Arrived, Signal, SignalFd, is_ignored, send_to_own_child};
+
+use crate::graces::Graces;
+use crate::idle::{IdleWatch, Sample};
+use crate::relay::{Message, Next, Relay};
+use crate::tear_down::{Action, Reason, TearDown};
+use crate::tree::{Round, Tree};
+use crate::voice::Voice;
+
+/// How soon after a round of killing the next one may follow, at first and at most. The end of each process is
+/// an event of its own; this is only for those that were born meanwhile.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// Rounds in which nothing was left but what may not be signalled, before it is given up.
+const REFUSALS: u32 = 3;
+/// How long killed processes may take to die before a person is told.
+const SLOW_DEATH: Duration = Duration::from_secs(5);
+
+/// Something that is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    Signals,
+    Stdin,
+    Terminal,
+    Host,
+    Front,
+    Spare,
+    DieWith(u32),
+    Relay,
+}
+
+/// Where the child is.
+#[derive(Debug)]
+enum Child {
+    /// Somewhere in a tree that was taken over.
+    Unknown,
+    Alive(Pid),
+    Ended(Ended),
+}
+
+/// The one who keeps the tree.
+pub(crate) struct Keeper<'a> {
+    voice: &'a Voice,
+    signals: &'a SignalFd,
+    relay: Option<&'a Relay>,
+    front: Option<&'a Pidfd>,
+    watches: Vec<(Source, BorrowedFd<'a>, Until)>,
+    tree: Tree<'a>,
+    tear_down: TearDown,
+    child: Child,
+    idle: Option<IdleWatch>,
+    killing: Killing,
+}
+
+#[derive(Debug)]
+struct Killing {
+    next: Instant,
+    pause: Duration,
+    refusals: u32,
+    slow_at: Option<Instant>,
+}
+
+impl<'a> Keeper<'a> {
+    pub(crate) fn new(voice: &'a Voice, signals: &'a SignalFd, tree: Tree<'a>, graces: Graces) -> Self {
+        let killing = Killing { next: Instant::now(), pause: FIRST_PAUSE, refusals: 0, slow_at: None };
+        Self {
+            voice,
+            signals,
+            relay: None,
+            front: None,
+            watches: vec![(Source::Signals, signals.as_fd(), Until::Readable)],
+            tree,
+            tear_down: TearDown::new(graces),
+            child: Child::Unknown,
+            idle: None,
+            killing,
+        }
+    }
+
+    pub(crate) fn child(mut self, pid: Pid) -> Self {
+        self.child = Child::Alive(pid);
+        self
+    }
+
+    pub(crate) fn watch(mut self, source: Source, fd: BorrowedFd<'a>) -> Self {
+        let until = match source {
+            Source::Stdin | Source::Terminal => Until::HungUp,
+            _ => Until::Readable,
+        };
+        self.watches.push((source, fd, until));
+        self
+    }
+
+    pub(crate) fn relay(mut self, relay: &'a Relay, front: &'a Pidfd) -> Self {
+        self.relay = Some(relay);
+        self.front = Some(front);
+        self.watch(Source::Relay, relay.as_fd())
+    }
+
+    pub(crate) fn idle_after(mut self, timeout: Option<Duration>) -> Self {
+        self.idle = timeout.map(|timeout| IdleWatch::new(timeout, Instant::now()));
+        self
+    }
+
+    /// Keeps the tree until it is empty, and returns the exit code.
+    pub(crate) fn keep(mut self) -> u8 {
+        while self.look_after_children() {
+            self.act_on_time();
+            if self.tear_down.is_killing() && !self.kill_when_due() {
+                break;
+            }
+            let timeout = self.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
+            let events: Vec<_> = self.watches.iter().map(|&(_, fd, until)| (fd, until)).collect();
+            let came = poll::wait(&events, timeout).unwrap_or_default();
+            let sources: Vec<_> =
+                self.watches.iter().zip(came).filter(|(_, came)| *came).map(|((source, ..), _)| *source).collect();
+            for source in sources {
+                self.on_event(source);
+            }
+        }
+        self.tree.dissolve();
+        if let Some(front) = self.front {
+            // One that was stopped together with its child would never learn that it is all over.
+            front.send(Signal::CONT).ok();
+        }
+        match self.child {
+            Child::Ended(how) => how.shell_code(),
+            Child::Alive(_) | Child::Unknown => crate::OWN_FAILURE,
+        }
+    }
+
+    /// Reaps whoever has ended. False when nobody is left.
+    fn look_after_children(&mut self) -> bool {
+        loop {
+            match reap() {
+                Ok(Reaped::News(news)) => self.on_news(news),
+                Ok(Reaped::Quiet) => break,
+                Ok(Reaped::Nobody) => return false,
+                Err(error) => {
+                    self.voice.warn(format_args!("cannot wait for the child: {error}"));
+                    return false;
+                }
+            }
+        }
+        if self.tree.has_only_strangers() {
+            return false;
+        }
+        if matches!(self.child, Child::Ended(_)) && !self.tear_down.has_begun() {
+            self.because(Reason::ChildEnded);
+        }
+        true
+    }
+
+    fn on_news(&mut self, news: News) {
+        let Child::Alive(child) = self.child else { return };
+        match news {
+            News::Ended(pid, how) if pid == child => {
+                self.voice.note(format_args!("child {pid} {how}"));
+                self.child = Child::Ended(how);
+                if self.tear_down.has_begun() {
+                    self.because(Reason::ChildEnded);
+                }
+            }
+            News::Stopped(pid, by) if pid == child && !self.tear_down.has_begun() => {
+                if let Some(relay) = self.relay {
+                    relay.send(Message::Stopped(by));
+                }
+            }
+            News::Continued(pid) if pid == child => {
+                if let Some(front) = self.front {
+                    front.send(Signal::CONT).ok();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_event(&mut self, source: Source) {
+        match source {
+            Source::Signals => {
+                while let Ok(Some(arrived)) = self.signals.next() {
+                    self.on_signal(arrived);
+                }
+                return;
+            }
+            Source::Relay => {
+                if self.read_relay() {
+                    return;
+                }
+            }
+            Source::Stdin => self.because(Reason::StdinClosed),
+            Source::Terminal => self.because(Reason::TerminalClosed),
+            Source::Host => self.when_somebody_died(Reason::HostGone),
+            Source::Front => self.when_somebody_died(Reason::FrontKilled),
+            Source::Spare => self.when_somebody_died(Reason::SpareKilled),
+            Source::DieWith(pid) => self.when_somebody_died(Reason::DieWithEnded(pid)),
+        }
+        // Each of these happens once and would be reported for ever.
+        self.watches.retain(|(watched, ..)| *watched != source);
+    }
+
+    /// False when no message will ever come again.
+    fn read_relay(&mut self) -> bool {
+        while let Some(relay) = self.relay {
+            match relay.next() {
+                Next::Message(Message::Signal(arrived)) => self.on_signal(arrived),
+                Next::Message(_) => {}
+                Next::Nothing => return true,
+                Next::Closed => break,
+            }
+        }
+        false
+    }
+
+    /// A process closes its files before its end can be seen, so if it was the host, the end of the child's input
+    /// has come by now; but perhaps after we looked.
+    fn when_somebody_died(&mut self, reason: Reason) {
+        let stdin: Vec<_> =
+            self.watches.iter().filter(|w| w.0 == Source::Stdin).map(|&(_, fd, until)| (fd, until)).collect();
+        if poll::wait(&stdin, Some(Duration::ZERO)).is_ok_and(|came| came.contains(&true)) {
+            self.on_event(Source::Stdin);
+        }
+        self.because(reason);
+    }
+
+    fn on_signal(&mut self, arrived: Arrived) {
+        let Arrived { signal, sender, from_kernel } = arrived;
+        match signal {
+            Signal::CHLD => {}
+            Signal::HUP if from_kernel => self.because(Reason::TerminalClosed),
+            Signal::TERM | Signal::INT | Signal::QUIT | Signal::HUP if !is_ignored(signal) => {
+                self.because(Reason::Signal { signal, sender });
+            }
+            _ => self.deliver(signal),
+        }
+    }
+
+    fn deliver(&self, signal: Signal) {
+        if let Child::Alive(pid) = self.child {
+            // It has not been reaped, so the number is still its own.
+            send_to_own_child(pid, signal).ok();
+        }
+    }
+
+    pub(crate) fn because(&mut self, reason: Reason) {
+        match &reason {
+            Reason::Idle(_) | Reason::GuardKilled => {
+                self.voice.warn(format_args!("{reason}; ending the tree"));
+            }
+            // The first reason is why it ends; that the child then did is not another one.
+            Reason::ChildEnded if self.tear_down.has_begun() => {}
+            _ => self.voice.note(format_args!("{reason}")),
+        }
+        let action = self.tear_down.because(&reason, Instant::now());
+        self.perform(action);
+    }
+
+    fn perform(&mut self, action: Option<Action>) {
+        match action {
+            None => {}
+            Some(Action::Deliver(signal)) => {
+                self.voice.note(format_args!("{signal} to the child"));
+                self.deliver(signal);
+                self.deliver(Signal::CONT);
+            }
+            Some(Action::Terminate) => {
+                self.voice.note("SIGTERM to the whole tree");
+                self.tree.terminate();
+            }
+            Some(Action::Kill) => {
+                self.voice.note("SIGKILL to the whole tree");
+                self.killing.next = Instant::now();
+                self.killing.slow_at = Some(Instant::now() + SLOW_DEATH);
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let killing = self.tear_down.is_killing().then_some(self.killing.next);
+        let idle = self.idle.as_ref().filter(|_| !self.tear_down.has_begun()).map(IdleWatch::deadline);
+        [self.tear_down.deadline(), killing, idle].into_iter().flatten().min()
+    }
+
+    fn act_on_time(&mut self) {
+        // A grace of zero makes two steps due at once.
+        while let Some(action) = self.tear_down.tick(Instant::now()) {
+            self.perform(Some(action));
+        }
+        let now = Instant::now();
+        if let Some(idle) = &mut self.idle
+            && !self.tear_down.has_begun()
+            && idle.deadline() <= now
+            && idle.is_idle(Sample::of(&self.tree.members()), now)
+        {
+            let timeout = idle.timeout();
+            self.because(Reason::Idle(timeout));
+        }
+    }
+
+    /// Kills whoever is left, if it is time to. False when there is nothing more that could be done.
+    fn kill_when_due(&mut self) -> bool {
+        let now = Instant::now();
+        if now < self.killing.next {
+            return true;
+        }
+        let round = self.tree.kill_round();
+        self.killing.next = Instant::now() + self.killing.pause;
+        self.killing.pause = (self.killing.pause * 2).min(LONGEST_PAUSE);
+        if let Round::OnlyRefused(pids) = round {
+            self.killing.refusals += 1;
+            if self.killing.refusals >= REFUSALS {
+                for pid in pids {
+                    self.voice.warn(could_not_signal(pid));
+                }
+                return false;
+            }
+        } else if self.killing.slow_at.is_some_and(|at| at <= now) {
+            self.killing.slow_at = None;
+            for stat in self.tree.members() {
+                self.voice.warn(does_not_die(&stat));
+            }
+        }
+        true
+    }
+}
+
+fn could_not_signal(pid: Pid) -> String {
+    let user = user_of(pid).map_or_else(String::new, |uid| format!(" of user {uid}"));
+    format!(
+        "process {pid}{user} ({}) may not be signalled by this user and was left running; \
+         end it as its owner, or with sudo",
+        describe(pid)
+    )
+}
+
+fn does_not_die(stat: &Stat) -> String {
+    let why = if stat.is_uninterruptible() { ", it waits for a device or a network file system" } else { "" };
+    format!("process {} ({}) was killed and has not ended yet{why}; waiting", stat.pid, describe(stat.pid))
+}

@@ -1,0 +1,134 @@
+//! A pen: one process tree that cannot outlive its host.
+//!
+//! ```text
+//! host ── front ── spare ── guard ── child ── ...
+//! ```
+//!
+//! The *front* is what the host started and talks to; it hands signals on and waits. The *guard* is the tree's
+//! parent and reaper, watches for every reason to end it, and tears it down. The *spare* does nothing until the
+//! guard is killed; then it takes the guard's place. All three are subreapers with one thread each, so that
+//! whichever of them dies, the nearest one outwards is handed every process of the tree, and ends it.
+//!
+//! The child has the host's own stdin, stdout and stderr: no byte passes through any of these processes.
+
+mod child;
+mod front;
+mod graces;
+mod guard;
+mod host;
+mod idle;
+mod keep;
+mod mark;
+mod relay;
+mod tear_down;
+mod tree;
+mod voice;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use graces::Graces;
+pub use mark::{MARK, PenId};
+pub use tear_down::Reason;
+
+/// Exit code for nostray's own failures.
+pub const OWN_FAILURE: u8 = 125;
+
+/// What to contain, and how.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// The command and its arguments.
+    pub command: Vec<OsString>,
+    /// How long a tree that is torn down is given.
+    pub graces: Graces,
+    /// Which further guarantee is wanted.
+    pub isolation: Isolation,
+    /// Further processes whose end ends the pen.
+    pub die_with: Vec<u32>,
+    /// Tear down after so long without a byte moved or processor time used.
+    pub idle_timeout: Option<Duration>,
+    /// Say more than warnings and errors.
+    pub verbose: bool,
+    /// Write everything that there is to say here too.
+    pub log_file: Option<PathBuf>,
+}
+
+/// What, beside the guard, keeps the tree together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Isolation {
+    /// Nothing: the child sees the machine as it would without nostray.
+    #[default]
+    None,
+    /// A pid namespace: the kernel itself ends the tree when the guard ends.
+    Pid,
+}
+
+/// Why a pen could not be set up. Nothing was started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The host had ended before.
+    #[error(
+        "the host that started this command had already ended, so nothing was started; \
+         start it from a process that stays (a shell's `&` behind a closed shell does not)"
+    )]
+    HostGone,
+    /// A process named by `--die-with` cannot be watched.
+    #[error("--die-with {pid}: {why}; nothing was started")]
+    DieWith {
+        /// The number that was given.
+        pid: u32,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The log file cannot be written.
+    #[error("cannot open the log file {path}: {error}; name another one or leave --log-file out", path = path.display())]
+    LogFile {
+        /// As given.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The command cannot be passed on.
+    #[error("cannot run this command: {0}")]
+    Command(std::io::Error),
+    /// A system call failed that never should.
+    #[error("cannot {action}: {error}{}", hint(error))]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// What the system said.
+        error: std::io::Error,
+    },
+}
+
+fn hint(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::WouldBlock => {
+            " (the limit of processes is reached: see `ulimit -u`, or the pids limit of the container)"
+        }
+        std::io::ErrorKind::OutOfMemory => " (the machine is out of memory)",
+        _ if error.raw_os_error() == Some(24) => " (too many open files: see `ulimit -n`)",
+        _ => "",
+    }
+}
+
+/// Names what was tried when a system call failed.
+trait During<T> {
+    fn during(self, action: &'static str) -> Result<T, Error>;
+}
+
+impl<T> During<T> for std::io::Result<T> {
+    fn during(self, action: &'static str) -> Result<T, Error> {
+        self.map_err(|error| Error::System { action, error })
+    }
+}
+
+/// Runs the command in a pen, and returns the exit code to end with once nothing of its tree is left.
+///
+/// **For a program with one thread that does nothing else**: it becomes the front, and its descriptors, signal
+/// mask and children are the pen's from here on.
+pub fn run(spec: &Spec) -> Result<u8, Error> {
+    front::run(spec)
+}

@@ -1,0 +1,129 @@
+//! What front and guard tell each other, over a socket pair that keeps messages apart.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nostray_sys::process::Pid;
+use nostray_sys::signal::{Arrived, Signal};
+
+/// A message between front and guard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// Front to guard: this arrived at the front.
+    Signal(Arrived),
+    /// Guard to front: the child has been stopped by this signal; do as it does, so that the shell which waits
+    /// for the front sees it.
+    Stopped(Signal),
+    /// Spare to front: the guard has this number.
+    Guard(Pid),
+}
+
+const SIZE: usize = 16;
+
+impl Message {
+    fn encode(self) -> [u8; SIZE] {
+        let raw = |pid: Option<Pid>| pid.map_or(0, |pid| pid.as_raw_nonzero().get());
+        let (tag, first, second, flag) = match self {
+            Self::Signal(a) => (1, a.signal.as_raw(), raw(a.sender), i32::from(a.from_kernel)),
+            Self::Stopped(signal) => (2, signal.as_raw(), 0, 0),
+            Self::Guard(pid) => (3, raw(Some(pid)), 0, 0),
+        };
+        let mut bytes = [0; SIZE];
+        for (slot, number) in bytes.chunks_exact_mut(4).zip([tag, first, second, flag]) {
+            slot.copy_from_slice(&number.to_ne_bytes());
+        }
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut numbers = bytes.chunks_exact(4).map(|b| i32::from_ne_bytes([b[0], b[1], b[2], b[3]]));
+        let (tag, first, second, flag) = (numbers.next()?, numbers.next()?, numbers.next()?, numbers.next()?);
+        let pid = |number: i32| if number > 0 { Pid::from_raw(number) } else { None };
+        match tag {
+            1 => {
+                let signal = Signal::from_raw(first)?;
+                Some(Self::Signal(Arrived { signal, sender: pid(second), from_kernel: flag != 0 }))
+            }
+            2 => Signal::from_raw(first).map(Self::Stopped),
+            3 => pid(first).map(Self::Guard),
+            _ => None,
+        }
+    }
+}
+
+/// What a look at the connection found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// This was sent.
+    Message(Message),
+    /// Nothing waits.
+    Nothing,
+    /// The other side is gone, and nothing will ever come.
+    Closed,
+}
+
+/// One end of the connection. Spare and guard have the same one: the spare reads from it only after the guard
+/// is gone.
+#[derive(Debug)]
+pub(crate) struct Relay(OwnedFd);
+
+impl Relay {
+    /// The front's end and the guard's.
+    pub(crate) fn pair() -> io::Result<(Self, Self)> {
+        let (front, guard) = nostray_sys::descriptors::message_pair()?;
+        Ok((Self(front), Self(guard)))
+    }
+
+    /// Sends without waiting. A peer that is gone or that has stopped reading is noticed by other means.
+    pub(crate) fn send(&self, message: Message) {
+        nostray_sys::descriptors::send_message(self.0.as_fd(), &message.encode()).ok();
+    }
+
+    /// What waits to be read.
+    pub(crate) fn next(&self) -> Next {
+        let mut bytes = [0; SIZE];
+        match nostray_sys::descriptors::receive_message(self.0.as_fd(), &mut bytes) {
+            Ok(0) => Next::Closed,
+            Ok(n) => Message::decode(&bytes[..n]).map_or(Next::Nothing, Next::Message),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Next::Nothing,
+            Err(_) => Next::Closed,
+        }
+    }
+}
+
+impl AsFd for Relay {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_arrives_as_it_was_sent() {
+        let (front, guard) = Relay::pair().expect("pair");
+        let pid = Pid::from_raw(77);
+        for message in [
+            Message::Signal(Arrived { signal: Signal::TERM, sender: pid, from_kernel: false }),
+            Message::Signal(Arrived { signal: Signal::HUP, sender: None, from_kernel: true }),
+            Message::Stopped(Signal::TSTP),
+            Message::Guard(pid.expect("positive")),
+        ] {
+            front.send(message);
+            assert_eq!(guard.next(), Next::Message(message));
+        }
+        assert_eq!(guard.next(), Next::Nothing);
+        drop(front);
+        assert_eq!(guard.next(), Next::Closed);
+    }
+
+    #[test]
+    fn a_reader_that_never_reads_does_not_block_the_sender() {
+        let (front, _guard) = Relay::pair().expect("pair");
+        for _ in 0..10_000 {
+            front.send(Message::Stopped(Signal::TSTP));
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! The one path on which every tree ends, whatever the reason: asked, then SIGTERM to every process, then
+//! SIGKILL, each after its grace. Only *what happens when* is decided here, with no clock and no process, so
+//! that a test can walk through it. `keep` carries it out.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use nostray_sys::process::Pid;
+use nostray_sys::signal::Signal;
+
+use crate::graces::Graces;
+
+/// Why a tree is torn down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The last writer of standard input closed it.
+    StdinClosed,
+    /// The host process ended.
+    HostGone,
+    /// The terminal was closed.
+    TerminalClosed,
+    /// A signal came for the front or the guard.
+    Signal {
+        /// Which.
+        signal: Signal,
+        /// From whom, where that can be seen.
+        sender: Option<Pid>,
+    },
+    /// The front was killed.
+    FrontKilled,
+    /// The spare was killed.
+    SpareKilled,
+    /// The guard was killed.
+    GuardKilled,
+    /// A process named by `--die-with` ended.
+    DieWithEnded(u32),
+    /// Nothing happened in the tree for this long.
+    Idle(Duration),
+    /// The child ended by itself and left others behind.
+    ChildEnded,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StdinClosed => write!(f, "stdin was closed"),
+            Self::HostGone => write!(f, "the host has ended"),
+            Self::TerminalClosed => write!(f, "the terminal was closed"),
+            Self::Signal { signal, sender: Some(pid) } => write!(f, "{signal} came from process {pid}"),
+            Self::Signal { signal, sender: None } => write!(f, "{signal} came"),
+            Self::FrontKilled => write!(f, "the front was killed"),
+            Self::SpareKilled => write!(f, "the spare was killed"),
+            Self::GuardKilled => write!(f, "the guard was killed"),
+            Self::DieWithEnded(pid) => write!(f, "process {pid} (--die-with) has ended"),
+            Self::Idle(time) => write!(f, "idle for {}", humantime::format_duration(*time)),
+            Self::ChildEnded => write!(f, "the child has ended and left others behind"),
+        }
+    }
+}
+
+/// What is to be done now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Hand the host's own signal to the child.
+    Deliver(Signal),
+    /// SIGTERM to every process of the tree.
+    Terminate,
+    /// SIGKILL to every process of the tree, until there is none.
+    Kill,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Running,
+    /// The child knows: its input has ended, or it got the host's signal.
+    Asked {
+        until: Instant,
+    },
+    /// Every process has got SIGTERM.
+    Terminating {
+        until: Instant,
+    },
+    Killing,
+}
+
+/// How far a tear-down has come.
+#[derive(Debug)]
+pub(crate) struct TearDown {
+    graces: Graces,
+    stage: Stage,
+    stdin_closed: bool,
+    signalled: bool,
+}
+
+impl TearDown {
+    pub(crate) fn new(graces: Graces) -> Self {
+        Self { graces, stage: Stage::Running, stdin_closed: false, signalled: false }
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.stage != Stage::Running
+    }
+
+    pub(crate) fn is_killing(&self) -> bool {
+        self.stage == Stage::Killing
+    }
+
+    /// When [`TearDown::tick`] wants to be called next.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Asked { until } | Stage::Terminating { until } => Some(until),
+            Stage::Running | Stage::Killing => None,
+        }
+    }
+
+    /// There is a reason, perhaps one more.
+    pub(crate) fn because(&mut self, reason: &Reason, now: Instant) -> Option<Action> {
+        self.stdin_closed |= *reason == Reason::StdinClosed;
+        let second_signal = matches!(reason, Reason::Signal { .. }) && {
+            std::mem::replace(&mut self.signalled, true) && self.has_begun()
+        };
+        if second_signal {
+            return self.kill();
+        }
+        // A host that sends SIGINT means SIGINT: a Python server cleans up on that and not on SIGTERM. So the
+        // child gets it as it came, and the rest follows if it takes too long.
+        let deliver = match reason {
+            Reason::Signal { signal, .. } if *signal != Signal::TERM => Some(*signal),
+            Reason::TerminalClosed => Some(Signal::HUP),
+            _ => None,
+        };
+        match (self.stage, deliver) {
+            (Stage::Running, Some(signal)) => {
+                self.stage = Stage::Asked { until: now + self.graces.eof };
+                Some(Action::Deliver(signal))
+            }
+            (Stage::Asked { .. }, Some(signal)) => Some(Action::Deliver(signal)),
+            (Stage::Running | Stage::Asked { .. }, None) if *reason == Reason::ChildEnded => {
+                self.terminate(now + self.graces.leftover())
+            }
+            // The end of its input is what a child is asked by. Without it (somebody else holds the pipe, or it
+            // is not a pipe) there is nothing to wait for before SIGTERM.
+            (Stage::Running, None) if self.stdin_closed => {
+                self.stage = Stage::Asked { until: now + self.graces.eof };
+                None
+            }
+            (Stage::Running, None) => self.terminate(now + self.graces.term),
+            (Stage::Asked { .. }, None) if matches!(reason, Reason::Signal { .. }) => {
+                self.terminate(now + self.graces.term)
+            }
+            // Its graces are what a tree was promised; a host that loses patience does not shorten them.
+            (Stage::Asked { .. } | Stage::Terminating { .. } | Stage::Killing, _) => None,
+        }
+    }
+
+    /// Time has passed.
+    pub(crate) fn tick(&mut self, now: Instant) -> Option<Action> {
+        match self.stage {
+            Stage::Asked { until } if until <= now => self.terminate(now + self.graces.term),
+            Stage::Terminating { until } if until <= now => self.kill(),
+            _ => None,
+        }
+    }
+
+    fn terminate(&mut self, until: Instant) -> Option<Action> {
+        self.stage = Stage::Terminating { until };
+        Some(Action::Terminate)
+    }
+
+    fn kill(&mut self) -> Option<Action> {
+        let was = std::mem::replace(&mut self.stage, Stage::Killing);
+        (was != Stage::Killing).then_some(Action::Kill)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn signal(signal: Signal) -> Reason {
+        Reason::Signal { signal, sender: None }
+    }
+
+    fn every_reason() -> Vec<Reason> {
+        vec![
+            Reason::StdinClosed,
+            Reason::HostGone,
+            Reason::TerminalClosed,
+            signal(Signal::TERM),
+            signal(Signal::INT),
+            Reason::FrontKilled,
+            Reason::SpareKilled,
+            Reason::GuardKilled,
+            Reason::DieWithEnded(1),
+            Reason::Idle(SECOND),
+            Reason::ChildEnded,
+        ]
+    }
+
+    #[test]
+    fn closed_stdin_is_followed_by_term_and_then_by_kill_each_after_its_grace() {
+        let t = Instant::now();
+        let mut it = TearDown::new(Graces::default());
+        assert_eq!(it.because(&Reason::StdinClosed, t), None);
+        assert_eq!(it.tick(t + SECOND), None);
+        assert_eq!(it.deadline(), Some(t + 2 * SECOND));
+        assert_eq!(it.tick(t + 2 * SECOND), Some(Action::Terminate));
+        assert_eq!(it.tick(t + 6 * SECOND), None);
+        assert_eq!(it.tick(t + 7 * SECOND), Some(Action::Kill));
+        assert_eq!(it.deadline(), None);
+    }
+
+    #[test]
+    fn without_an_end_of_input_there_is_nothing_to_wait_for_before_term() {
+        for reason in [Reason::HostGone, Reason::FrontKilled, signal(Signal::TERM), Reason::Idle(SECOND)] {
+            let mut it = TearDown::new(Graces::default());
+            assert_eq!(it.because(&reason, Instant::now()), Some(Action::Terminate), "{reason}");
+        }
+    }
+
+    #[test]
+    fn an_interrupt_reaches_the_child_as_an_interrupt() {
+        let t = Instant::now();
+        let mut it = TearDown::new(Graces::default());
+        assert_eq!(it.because(&signal(Signal::INT), t), Some(Action::Deliver(Signal::INT)));
+        assert_eq!(it.tick(t + 2 * SECOND), Some(Action::Terminate));
+    }
+
+    #[test]
+    fn a_second_signal_ends_all_patience_but_the_first_does_not() {
+        let t = Instant::now();
+        let mut it = TearDown::new(Graces::default());
+        it.because(&Reason::StdinClosed, t);
+        assert_eq!(it.because(&signal(Signal::TERM), t), Some(Action::Terminate));
+        assert_eq!(it.because(&signal(Signal::TERM), t), Some(Action::Kill));
+    }
+
+    #[test]
+    fn hang_ups_by_the_kernel_are_not_counted_as_impatience() {
+        let t = Instant::now();
+        let mut it = TearDown::new(Graces::default());
+        for _ in 0..3 {
+            assert_eq!(it.because(&Reason::TerminalClosed, t), Some(Action::Deliver(Signal::HUP)));
+        }
+    }
+
+    #[test]
+    fn graces_are_kept_when_front_and_host_die_meanwhile() {
+        let t = Instant::now();
+        let mut it = TearDown::new(Graces::default());
+        it.because(&Reason::StdinClosed, t);
+        for reason in [Reason::HostGone, Reason::FrontKilled, Reason::SpareKilled] {
+            assert_eq!(it.because(&reason, t + SECOND), None, "{reason}");
+        }
+        assert_eq!(it.deadline(), Some(t + 2 * SECOND));
+    }
+
+    #[test]
+    fn what_a_child_leaves_behind_is_given_one_short_grace() {
+        let t = Instant::now();
+        let mut it = TearDown::new(Graces::default());
+        assert_eq!(it.because(&Reason::ChildEnded, t), Some(Action::Terminate));
+        assert_eq!(it.deadline(), Some(t + SECOND));
+    }
+
+    #[test]
+    fn a_wrapper_that_ends_at_once_on_term_does_not_shorten_its_servers_grace() {
+        let t = Instant::now();
+        let mut it = TearDown::new(Graces::default());
+        it.because(&signal(Signal::TERM), t);
+        assert_eq!(it.because(&Reason::ChildEnded, t), None);
+        assert_eq!(it.deadline(), Some(t + 5 * SECOND));
+    }
+
+    #[test]
+    fn zero_graces_mean_at_once() {
+        let t = Instant::now();
+        let mut it = TearDown::new(Graces { eof: Duration::ZERO, term: Duration::ZERO });
+        it.because(&Reason::StdinClosed, t);
+        assert_eq!(it.tick(t), Some(Action::Terminate));
+        assert_eq!(it.tick(t), Some(Action::Kill));
+    }
+
+    /// Whatever comes, in whatever order: once begun it never stops, and it never goes back a stage.
+    #[test]
+    fn every_pair_of_reasons_in_every_stage_ends_in_kill() {
+        let t = Instant::now();
+        for first in every_reason() {
+            for second in every_reason() {
+                for ticks_between in 0..3 {
+                    let mut it = TearDown::new(Graces::default());
+                    let mut rank = 0;
+                    let mut step = |action: Option<Action>| {
+                        let next = match action {
+                            None | Some(Action::Deliver(_)) => rank,
+                            Some(Action::Terminate) => 1,
+                            Some(Action::Kill) => 2,
+                        };
+                        assert!(next >= rank, "{first} then {second}");
+                        rank = next;
+                    };
+                    step(it.because(&first, t));
+                    assert!(it.has_begun());
+                    for _ in 0..ticks_between {
+                        let now = it.deadline().unwrap_or(t);
+                        step(it.tick(now));
+                    }
+                    step(it.because(&second, t + SECOND));
+                    while let Some(deadline) = it.deadline() {
+                        step(it.tick(deadline));
+                    }
+                    assert!(it.is_killing(), "{first} then {second}");
+                }
+            }
+        }
+    }
+}

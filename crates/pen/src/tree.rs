@@ -1,0 +1,211 @@
+//! Every process of a tree: finding them, asking them to end, killing them.
+//!
+//! Seen from its subreaper, which alone may use this: the tree is whatever descends from this process.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+
+use nostray_sys::cgroup::Cgroup;
+use nostray_sys::proc::{self, StartTime, Stat};
+use nostray_sys::process::{Pid, getpid};
+use nostray_sys::signal::{Signal, send_to_namespace, send_to_own_child};
+use nostray_sys::{Pidfd, process};
+
+/// What, beside ancestry, holds the tree together.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Tier<'a> {
+    /// A control group, which can be killed in one step.
+    Cgroup(&'a Cgroup),
+    /// A pid namespace of which this process is the first.
+    Namespace,
+    /// Nothing.
+    Subreaper,
+}
+
+impl std::fmt::Display for Tier<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Cgroup(_) => "a control group",
+            Self::Namespace => "a pid namespace",
+            Self::Subreaper => "a subreaper",
+        })
+    }
+}
+
+pub(crate) type Key = (Pid, StartTime);
+
+/// The tree below this process.
+#[derive(Debug)]
+pub(crate) struct Tree<'a> {
+    tier: Tier<'a>,
+    /// Children that this process had before it was a front: not of the tree, and not to be touched.
+    strangers: HashSet<Key>,
+    /// Processes that we may not signal.
+    refused: HashSet<Key>,
+    /// New processes kept appearing between looking and killing.
+    storms: bool,
+}
+
+/// What a round of killing came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Round {
+    /// Whatever was found has been killed; what is left is dying or has just been born.
+    Killed,
+    /// Only these are left, and none of them may be signalled.
+    OnlyRefused(Vec<Pid>),
+}
+
+/// Rounds of looking for processes that were born during the last look, before the next wait.
+const LOOKS: usize = 20;
+
+impl<'a> Tree<'a> {
+    pub(crate) fn new(tier: Tier<'a>) -> Self {
+        Self { tier, strangers: HashSet::new(), refused: HashSet::new(), storms: false }
+    }
+
+    pub(crate) fn tier(&self) -> Tier<'a> {
+        self.tier
+    }
+
+    /// The same tree, without these children of this process and what descends from them.
+    pub(crate) fn without(self, strangers: HashSet<Key>) -> Self {
+        Self { strangers, ..self }
+    }
+
+    /// Whether this process has children, but only such as are not of the tree: then ECHILD will not come, and
+    /// the kernel's list of our children is as good a proof.
+    pub(crate) fn has_only_strangers(&self) -> bool {
+        !self.strangers.is_empty()
+            && proc::children_of_self().is_some_and(|children| children.into_iter().all(|pid| self.is_stranger(pid)))
+    }
+
+    fn is_stranger(&self, pid: Pid) -> bool {
+        Stat::of(pid).is_some_and(|stat| self.strangers.contains(&(pid, stat.start)))
+    }
+
+    /// The living processes of the tree.
+    pub(crate) fn members(&self) -> Vec<Stat> {
+        let mut by_parent: HashMap<Option<Pid>, Vec<Stat>> = HashMap::new();
+        for stat in proc::scan().unwrap_or_default() {
+            by_parent.entry(stat.parent).or_default().push(stat);
+        }
+        let mut members = Vec::new();
+        let mut parents = vec![getpid()];
+        while let Some(parent) = parents.pop() {
+            for stat in by_parent.remove(&Some(parent)).unwrap_or_default() {
+                if !self.strangers.contains(&(stat.pid, stat.start)) {
+                    parents.push(stat.pid);
+                    members.push(stat);
+                }
+            }
+        }
+        members.retain(|stat| !stat.is_zombie());
+        members
+    }
+
+    /// SIGTERM to every process; those that are stopped are continued, or they could not act on it.
+    pub(crate) fn terminate(&mut self) {
+        if matches!(self.tier, Tier::Namespace) {
+            send_to_namespace(Signal::TERM).ok();
+            send_to_namespace(Signal::CONT).ok();
+            return;
+        }
+        self.signal_all(Signal::TERM);
+    }
+
+    /// SIGKILL to every process, those included that are being born.
+    pub(crate) fn kill_round(&mut self) -> Round {
+        match self.tier {
+            Tier::Namespace => {
+                send_to_namespace(Signal::KILL).ok();
+                return Round::Killed;
+            }
+            // It may have members that are not ours to kill, or none of ours any more: the round follows.
+            Tier::Cgroup(group) => {
+                group.kill().ok();
+            }
+            Tier::Subreaper => {}
+        }
+        if self.storms {
+            // Stopped first, they cannot fork while the rest is being found.
+            process::raise_priority();
+            self.signal_all(Signal::STOP);
+        }
+        self.storms = self.signal_all(Signal::KILL) > 1;
+        self.kill_children();
+        let left = self.members();
+        if !left.is_empty() && left.iter().all(|stat| self.refused.contains(&(stat.pid, stat.start))) {
+            return Round::OnlyRefused(left.into_iter().map(|stat| stat.pid).collect());
+        }
+        Round::Killed
+    }
+
+    /// A chain in which each process forks the next one and ends can be faster than a look at all of `/proc`.
+    /// But each link is handed to us, and the list of our own children is quickly read.
+    fn kill_children(&self) {
+        for _ in 0..LOOKS {
+            let children = proc::children_of_self().unwrap_or_default();
+            for &pid in &children {
+                if !self.is_stranger(pid) {
+                    send_to_own_child(pid, Signal::KILL).ok();
+                }
+            }
+            if !self.storms || children.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Sends `signal` to every process, looking again until there is none that has not got it. Returns how often
+    /// a look found new ones.
+    fn signal_all(&mut self, signal: Signal) -> usize {
+        let mut done: HashSet<Key> = HashSet::new();
+        for looks in 0..LOOKS {
+            let members = self.members();
+            let fresh: Vec<_> = members.iter().filter(|s| done.insert((s.pid, s.start))).collect();
+            if fresh.is_empty() {
+                return looks;
+            }
+            for stat in fresh {
+                match send(stat, signal) {
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                        self.refused.insert((stat.pid, stat.start));
+                    }
+                    // Gone by itself: that is what was wanted.
+                    Err(_) => {}
+                    Ok(()) if signal == Signal::TERM && stat.is_stopped() => {
+                        send(stat, Signal::CONT).ok();
+                    }
+                    Ok(()) => {}
+                }
+            }
+        }
+        LOOKS
+    }
+
+    /// Once the tree is empty: gives back what held it.
+    pub(crate) fn dissolve(&self) {
+        if let Tier::Cgroup(group) = self.tier {
+            group.remove();
+        }
+    }
+}
+
+/// Signals the process that was seen, and nobody who has got its number since.
+fn send(stat: &Stat, signal: Signal) -> io::Result<()> {
+    if stat.parent == Some(getpid()) {
+        // A child keeps its number until it is reaped, which only this thread does.
+        return send_to_own_child(stat.pid, signal);
+    }
+    let handle = Pidfd::open(stat.pid)?;
+    match Stat::of(stat.pid) {
+        Some(now) if now.start == stat.start => handle.send(signal),
+        _ => Err(io::ErrorKind::NotFound.into()),
+    }
+}
+
+/// The children that this process has already.
+pub(crate) fn children_so_far() -> HashSet<Key> {
+    let children = proc::children_of_self().unwrap_or_default();
+    children.into_iter().filter_map(Stat::of).map(|stat| (stat.pid, stat.start)).collect()
+}

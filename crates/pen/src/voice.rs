@@ -1,0 +1,54 @@
+//! What nostray says: to standard error and to the log file, never to standard output.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::Write;
+use std::time::SystemTime;
+
+use nostray_sys::descriptors::write_to_stderr_at_once;
+
+use crate::mark::PenId;
+use crate::{Error, Spec};
+
+/// Where to say things. Front, spare and guard share it, over fork.
+#[derive(Debug)]
+pub(crate) struct Voice {
+    id: PenId,
+    verbose: bool,
+    log: Option<File>,
+}
+
+impl Voice {
+    pub(crate) fn open(spec: &Spec, id: PenId) -> Result<Self, Error> {
+        let log = spec.log_file.as_ref().map(|path| {
+            File::options()
+                .create(true)
+                .append(true)
+                .open(path)
+                .map_err(|error| Error::LogFile { path: path.clone(), error })
+        });
+        Ok(Self { id, verbose: spec.verbose, log: log.transpose()? })
+    }
+
+    /// Something that a person should know although nothing is wrong with the command.
+    pub(crate) fn warn(&self, text: impl Display) {
+        write_to_stderr_at_once(&format!("nostray: {text}\n"));
+        self.write_down(&text);
+    }
+
+    /// Something for those who asked for more.
+    pub(crate) fn note(&self, text: impl Display) {
+        if self.verbose {
+            write_to_stderr_at_once(&format!("nostray: {text}\n"));
+        }
+        self.write_down(&text);
+    }
+
+    fn write_down(&self, text: &dyn Display) {
+        if let Some(mut log) = self.log.as_ref() {
+            let now = humantime::format_rfc3339_millis(SystemTime::now());
+            // A full disk must not keep a tree alive.
+            log.write_all(format!("{now} {} [{}] {text}\n", self.id, std::process::id()).as_bytes()).ok();
+        }
+    }
+}

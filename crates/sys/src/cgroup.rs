@@ -1,0 +1,130 @@
+//! A control group (version 2) for one tree, where there is a folder that is ours to divide.
+//!
+//! It serves one purpose here: `cgroup.kill`, which ends a whole tree in one step that no fork can outrun.
+//! It is never the proof that a tree is empty, since a process with the right can leave its group.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, Mode, OFlags, access, mkdir, open, rmdir};
+
+/// A group of our own, below the one we were started in.
+#[derive(Debug)]
+pub struct Cgroup {
+    path: PathBuf,
+    directory: OwnedFd,
+}
+
+/// Why there is no group.
+#[derive(Debug)]
+pub enum NoCgroup {
+    /// No version 2 hierarchy is mounted, or this process is not in it.
+    NotMounted,
+    /// The folder belongs to somebody else: a service manager that has not delegated it, or the administrator.
+    NotDelegated(PathBuf),
+    /// The kernel is older than 5.14 and has no `cgroup.kill`.
+    NoKill,
+    /// The kernel refused.
+    Refused(PathBuf, io::Error),
+}
+
+impl std::fmt::Display for NoCgroup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotMounted => write!(f, "no cgroup v2 hierarchy is mounted"),
+            Self::NotDelegated(path) => write!(f, "{} is not delegated to this user", path.display()),
+            Self::NoKill => write!(f, "the kernel has no cgroup.kill (5.14 has)"),
+            Self::Refused(path, error) => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl Cgroup {
+    /// Makes the group `name` below our own.
+    pub fn create(name: &str) -> Result<Self, NoCgroup> {
+        let own = own_folder().ok_or(NoCgroup::NotMounted)?;
+        if !is_ours_to_divide(&own) {
+            return Err(NoCgroup::NotDelegated(own));
+        }
+        let path = own.join(name);
+        let refused = |error: rustix::io::Errno| NoCgroup::Refused(path.clone(), error.into());
+        mkdir(&path, Mode::from_raw_mode(0o755)).map_err(refused)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = open(&path, flags, Mode::empty()).map_err(refused)?;
+        let group = Self { path, directory };
+        if access(group.path.join("cgroup.kill"), Access::WRITE_OK).is_err() {
+            group.remove();
+            return Err(NoCgroup::NoKill);
+        }
+        Ok(group)
+    }
+
+    /// Kills every process in it, and whatever they are forking at this moment.
+    pub fn kill(&self) -> io::Result<()> {
+        std::fs::write(self.path.join("cgroup.kill"), "1")
+    }
+
+    /// Removes it, once it is empty. A group that stays costs little and is named for its pen; groups that the
+    /// tree itself made inside go first.
+    pub fn remove(&self) {
+        remove_with_inner(&self.path, 8);
+    }
+
+    pub(crate) fn raw_fd(&self) -> RawFd {
+        self.directory.as_raw_fd()
+    }
+}
+
+fn remove_with_inner(path: &Path, depth: u8) {
+    if rmdir(path).is_ok() || depth == 0 {
+        return;
+    }
+    for inner in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        if inner.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_with_inner(&inner.path(), depth - 1);
+        }
+    }
+    // Whether it went or is still in use: there is nothing else to try.
+    rmdir(path).ok();
+}
+
+/// The folder of the group that this process is in.
+fn own_folder() -> Option<PathBuf> {
+    let membership = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let inside = membership.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    if inside.starts_with("..") {
+        return None; // outside of what this cgroup namespace shows
+    }
+    let mount = mount_point()?;
+    Some(if inside.is_empty() { mount } else { mount.join(inside) })
+}
+
+fn mount_point() -> Option<PathBuf> {
+    // The two usual places, without reading the whole mount table: version 2 alone, and beside version 1.
+    ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].into_iter().map(PathBuf::from).find(|path| is_cgroup2(path))
+}
+
+fn is_cgroup2(path: &Path) -> bool {
+    const CGROUP2_SUPER_MAGIC: i64 = 0x6367_7270;
+    #[allow(clippy::unnecessary_cast)] // its width differs between architectures
+    rustix::fs::statfs(path).is_ok_and(|fs| fs.f_type as i64 == CGROUP2_SUPER_MAGIC)
+}
+
+/// A service manager owns the whole hierarchy but for what it has delegated. For an ordinary user the file
+/// permissions say which that is. Root may write everywhere, so there the mark that systemd sets counts.
+fn is_ours_to_divide(own: &Path) -> bool {
+    if access(own, Access::WRITE_OK).is_err() || access(own.join("cgroup.procs"), Access::WRITE_OK).is_err() {
+        return false;
+    }
+    !rustix::process::geteuid().is_root() || !Path::new("/run/systemd/system").exists() || is_delegated(own)
+}
+
+fn is_delegated(own: &Path) -> bool {
+    own.ancestors().take_while(|path| is_cgroup2(path)).any(|path| {
+        ["trusted.delegate", "user.delegate"].iter().any(|name| {
+            let mut value = [0u8; 4];
+            rustix::fs::getxattr(path, *name, &mut value[..]).is_ok_and(|n| value.get(..n) == Some(b"1"))
+        })
+    })
+}

@@ -1,0 +1,210 @@
+//! The file descriptors that a host handed over, wanted and unwanted.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
+
+use crate::{startup, unix_peer};
+
+/// What standard input is, as far as it can tell that the host is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StdinKind {
+    /// A pipe, with the number by which all its ends are known.
+    Pipe(PipeId),
+    /// A socket, as Node gives its children, with its inode.
+    Socket(u64),
+    /// A terminal.
+    Terminal,
+    /// A file, `/dev/null`, or closed: its end says nothing about the host.
+    Mute,
+}
+
+/// Names one pipe on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PipeId {
+    device: u64,
+    inode: u64,
+}
+
+/// Looks at standard input.
+#[must_use]
+pub fn stdin_kind() -> StdinKind {
+    if startup::was_closed(0) {
+        return StdinKind::Mute;
+    }
+    let stdin = io::stdin();
+    if rustix::termios::isatty(&stdin) {
+        return StdinKind::Terminal;
+    }
+    let Ok(stat) = fstat(&stdin) else { return StdinKind::Mute };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Fifo => StdinKind::Pipe(PipeId { device: stat.st_dev, inode: stat.st_ino }),
+        FileType::Socket => StdinKind::Socket(stat.st_ino),
+        _ => StdinKind::Mute,
+    }
+}
+
+impl PipeId {
+    /// Whether a process holds an end of this pipe that can be written to; `None` where its descriptors are
+    /// not ours to look at.
+    #[must_use]
+    pub fn is_written_by(self, pid: crate::Pid) -> Option<bool> {
+        let link = format!("pipe:[{}]", self.inode);
+        for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).ok()? {
+            let entry = entry.ok()?;
+            if std::fs::read_link(entry.path()).is_ok_and(|target| target.as_os_str() == link.as_str()) {
+                let info = format!("/proc/{pid}/fdinfo/{}", entry.file_name().display());
+                let flags = std::fs::read_to_string(info).ok()?;
+                let flags = flags.lines().find_map(|line| line.strip_prefix("flags:"))?;
+                let flags = u32::from_str_radix(flags.trim(), 8).ok()?;
+                if can_write(OFlags::from_bits_retain(flags)) {
+                    return Some(true);
+                }
+            }
+        }
+        Some(false)
+    }
+}
+
+fn can_write(flags: OFlags) -> bool {
+    matches!(flags & OFlags::ACCMODE, OFlags::WRONLY | OFlags::RDWR)
+}
+
+/// The open descriptors above 2 that came over `execve`, to be given to the child and held by nobody else.
+#[derive(Debug)]
+pub struct Inherited(Vec<RawFd>);
+
+impl Inherited {
+    /// Takes stock. Call it before anything else is opened, or it would be counted as the host's.
+    pub fn take() -> io::Result<Self> {
+        let mut found = Vec::new();
+        let directory = rustix::fs::open(
+            "/proc/self/fd",
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            rustix::fs::Mode::empty(),
+        )?;
+        let own = directory.as_raw_fd();
+        for entry in rustix::fs::Dir::new(directory)? {
+            if let Some(fd) = entry?.file_name().to_str().ok().and_then(|name| name.parse().ok())
+                && fd > 2
+                && fd != own
+            {
+                found.push(fd);
+            }
+        }
+        Ok(Self(found))
+    }
+
+    /// Closes those that write into our own standard input. A host that does not mark its end close-on-exec
+    /// hands it down to us, and with it the end of file would never come.
+    pub fn close_own_stdin_writers(&mut self, stdin: StdinKind) {
+        let is_writer: Box<dyn Fn(BorrowedFd<'_>) -> bool> = match stdin {
+            StdinKind::Pipe(pipe) => Box::new(move |fd| {
+                fstat(fd).is_ok_and(|s| PipeId { device: s.st_dev, inode: s.st_ino } == pipe)
+                    && fcntl_getfl(fd).is_ok_and(can_write)
+            }),
+            StdinKind::Socket(inode) => {
+                let is_socket = |fd: &RawFd| {
+                    fstat(borrow(*fd)).is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::Socket)
+                };
+                if !self.0.iter().any(is_socket) {
+                    return;
+                }
+                let Some(peer) = unix_peer::peer_inode(inode) else { return };
+                Box::new(move |fd| fstat(fd).is_ok_and(|s| s.st_ino == u64::from(peer)))
+            }
+            StdinKind::Terminal | StdinKind::Mute => return,
+        };
+        self.0.retain(|&fd| {
+            let leaked = is_writer(borrow(fd));
+            if leaked {
+                close(fd);
+            }
+            !leaked
+        });
+    }
+
+    /// Closes them all in this process. Once the child has its copies, front and guard must not hold any: who
+    /// waits for the end of such a file waits for the child, not for us.
+    pub fn close_all(&self) {
+        for &fd in &self.0 {
+            close(fd);
+        }
+    }
+}
+
+fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
+    // SAFETY: the number was found open in this process's table, and nothing else in this program knows of
+    // it, so nobody closes it while it is looked at.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+fn close(fd: RawFd) {
+    // SAFETY: found open in this process's table and owned by nothing else in this program.
+    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+}
+
+/// Puts `/dev/null` in the place of standard input or output, so that this process keeps no end of the host's
+/// pipes and nothing opened later gets their numbers by chance.
+pub fn replace_with_null(stdin: bool, stdout: bool) -> io::Result<()> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    if stdin {
+        rustix::stdio::dup2_stdin(null.as_fd())?;
+    }
+    if stdout {
+        rustix::stdio::dup2_stdout(null.as_fd())?;
+    }
+    Ok(())
+}
+
+/// In the child, just before it becomes the program: closes what the host had closed of 0, 1 and 2, which
+/// Rust's runtime filled with `/dev/null`.
+pub fn close_what_was_closed() {
+    for fd in 0..3u8 {
+        if startup::was_closed(fd) {
+            close(fd.into());
+        }
+    }
+}
+
+/// Writes one line to standard error, or nothing if it would have to wait: a guard must not hang because its
+/// host has stopped reading. The line is cut to what a pipe takes in one piece.
+pub fn write_to_stderr_at_once(line: &str) {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let stderr = io::stderr();
+    let line = line.as_bytes();
+    let line = line.get(..libc::PIPE_BUF).unwrap_or(line);
+    let mut fds = [PollFd::new(&stderr, PollFlags::OUT)];
+    let ready = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|n| n > 0);
+    if ready && fds[0].revents().contains(PollFlags::OUT) {
+        // Nobody is left to tell that nobody listens.
+        rustix::io::write(&stderr, line).ok();
+    }
+}
+
+/// Two connected sockets that keep messages apart, never wait, and are not passed on to programs.
+pub fn message_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+}
+
+/// Sends one message over such a socket.
+pub fn send_message(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+    rustix::net::send(socket, bytes, rustix::net::SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Receives one message from such a socket; zero bytes when the other side is closed.
+pub fn receive_message(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    let (_, n) = rustix::net::recv(socket, buffer, rustix::net::RecvFlags::empty())?;
+    Ok(n)
+}
+
+/// The process that made the socket (pair) which is our standard input.
+#[must_use]
+pub fn maker_of_stdin_socket() -> Option<crate::Pid> {
+    rustix::net::sockopt::socket_peercred(io::stdin()).ok().map(|credentials| credentials.pid)
+}

@@ -1,0 +1,24 @@
+//! The floor of nostray: every system call that the rest stands on, behind signatures that cannot be
+//! misused. **The only crate with unsafe code.** Nothing here knows what a pen or a host is.
+//!
+//! Linux only. What another platform would have to offer is what `nostray-pen` calls from here.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("nostray contains process trees on Linux only, so far");
+
+pub mod cgroup;
+pub mod descriptors;
+pub mod exec;
+pub mod memory;
+pub mod namespace;
+pub mod pidfd;
+pub mod poll;
+pub mod proc;
+pub mod process;
+pub mod signal;
+pub mod startup;
+pub mod unix_peer;
+
+pub use pidfd::Pidfd;
+pub use process::Pid;
+pub use signal::Signal;

@@ -1,0 +1,41 @@
+//! Waiting for the first of several events, with an optional deadline, and no wake-up for anything else.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+/// What to wait for on a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Something can be read.
+    Readable,
+    /// The other side is gone: the last writer of a pipe, the peer of a socket (or its sending half), the
+    /// master of a terminal. Data that waits or arrives does not count and does not wake anybody: the kernel
+    /// filters by the events asked for before it wakes.
+    HungUp,
+}
+
+/// Waits until one of the events has come, and says for each whether it has. Without a timeout there is no
+/// wake-up until then.
+pub fn wait(events: &[(BorrowedFd<'_>, Until)], timeout: Option<Duration>) -> io::Result<Vec<bool>> {
+    let mut fds: Vec<PollFd<'_>> = events
+        .iter()
+        .map(|(fd, until)| {
+            let flags = match until {
+                Until::Readable => PollFlags::IN,
+                Until::HungUp => PollFlags::RDHUP,
+            };
+            PollFd::from_borrowed_fd(*fd, flags)
+        })
+        .collect();
+    let timeout = timeout
+        .map(|t| Timespec { tv_sec: t.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: t.subsec_nanos().into() });
+    match rustix::event::poll(&mut fds, timeout.as_ref()) {
+        Ok(_) => Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect()),
+        // Stopped and continued: nothing has come, and the caller computes its timeout anew.
+        Err(rustix::io::Errno::INTR) => Ok(vec![false; events.len()]),
+        Err(error) => Err(error.into()),
+    }
+}

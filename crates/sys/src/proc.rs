@@ -1,0 +1,174 @@
+//! What `/proc` tells about processes.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+use crate::Pid;
+
+/// The moment at which a process started, in kernel ticks since boot. Together with the pid it names one
+/// process for as long as the machine runs, however often the number is used again and the clock is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StartTime(pub u64);
+
+/// One line of `/proc/PID/stat`, as far as it is of use here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// The process.
+    pub pid: Pid,
+    /// When it started.
+    pub start: StartTime,
+    /// Its parent; none for the first process and for one whose parent is outside of this pid namespace.
+    pub parent: Option<Pid>,
+    /// Its session.
+    pub session: Option<Pid>,
+    /// Whether it has a controlling terminal.
+    pub has_terminal: bool,
+    /// Its name, as `ps` shows it.
+    pub name: String,
+    state: u8,
+    threads: u32,
+}
+
+impl Stat {
+    /// Reads the line for a process; `None` when there is none with this number.
+    #[must_use]
+    pub fn of(pid: Pid) -> Option<Self> {
+        let mut buffer = [0; 1024];
+        let n = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut buffer).ok()?;
+        Self::parse(buffer.get(..n)?)
+    }
+
+    /// Ended, and only waiting to be reaped. (A process whose first thread has ended while others run looks
+    /// like a zombie too, but it is alive.)
+    #[must_use]
+    pub fn is_zombie(&self) -> bool {
+        matches!(self.state, b'Z' | b'X') && self.threads <= 1
+    }
+
+    /// Stopped by a signal: it acts on nothing but SIGKILL until it is continued.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.state, b'T' | b't')
+    }
+
+    /// Asleep in the kernel in a way that even SIGKILL has to wait for.
+    #[must_use]
+    pub fn is_uninterruptible(&self) -> bool {
+        self.state == b'D'
+    }
+
+    fn parse(line: &[u8]) -> Option<Self> {
+        // The name is in parentheses and may itself contain spaces and parentheses, even "(x) R 1 (y)".
+        let open = line.iter().position(|&b| b == b'(')?;
+        let close = line.iter().rposition(|&b| b == b')')?;
+        let pid = std::str::from_utf8(line.get(..open)?).ok()?.trim().parse().ok()?;
+        let name = String::from_utf8_lossy(line.get(open + 1..close)?).into_owned();
+        let rest = std::str::from_utf8(line.get(close + 1..)?).ok()?;
+        // Numbered as in proc(5), where the state is field 3.
+        let field = |number: usize| rest.split_ascii_whitespace().nth(number - 3);
+        Some(Self {
+            pid: pid_from(pid)?,
+            start: StartTime(field(22)?.parse().ok()?),
+            parent: pid_from(field(4)?.parse().ok()?),
+            session: pid_from(field(6)?.parse().ok()?),
+            has_terminal: field(7)? != "0",
+            name,
+            state: *field(3)?.as_bytes().first()?,
+            threads: field(20)?.parse().ok()?,
+        })
+    }
+}
+
+fn pid_from(number: i32) -> Option<Pid> {
+    if number > 0 { Pid::from_raw(number) } else { None }
+}
+
+/// Every process that this one can see. Not one moment's picture: processes come and go meanwhile.
+pub fn scan() -> io::Result<Vec<Stat>> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        if let Some(pid) = name.to_str().and_then(|name| name.parse().ok()).and_then(pid_from)
+            && let Some(stat) = Stat::of(pid)
+        {
+            all.push(stat);
+        }
+    }
+    Ok(all)
+}
+
+/// The children of this process, which must have one thread: the kernel lists them by the thread that forked
+/// them. `None` where the kernel has no such list.
+#[must_use]
+pub fn children_of_self() -> Option<Vec<Pid>> {
+    let list = std::fs::read_to_string("/proc/thread-self/children").ok()?;
+    Some(list.split_ascii_whitespace().filter_map(|n| n.parse().ok()).filter_map(pid_from).collect())
+}
+
+/// How a person would recognise a process: its command line, or its name where that is hidden or empty.
+#[must_use]
+pub fn describe(pid: Pid) -> String {
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let command = String::from_utf8_lossy(&command).replace('\0', " ");
+    let command: String = command.trim().chars().take(120).collect();
+    if command.is_empty() { Stat::of(pid).map_or_else(String::new, |stat| stat.name) } else { command }
+}
+
+/// The bytes that a process has read and written so far, of any kind of file; `None` where they are not ours
+/// to read.
+#[must_use]
+pub fn bytes_moved(pid: Pid) -> Option<u64> {
+    let io = std::fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    let value = |key: &str| {
+        io.lines().find_map(|line| line.strip_prefix(key)).and_then(|number| number.trim().parse::<u64>().ok())
+    };
+    Some(value("rchar:")?.wrapping_add(value("wchar:")?))
+}
+
+/// The user that a process belongs to.
+#[must_use]
+pub fn user_of(pid: Pid) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(format!("/proc/{pid}")).ok().map(|m| m.uid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_spaces_and_parentheses_does_not_shift_the_fields() {
+        let line = b"42 (a) R 1 (b) S 7 42 40 0 -1 4194304 0 0 0 0 1 2 0 0 20 0 3 0 777 0 0";
+        let stat = Stat::parse(line).expect("parses");
+        assert_eq!((stat.pid, stat.parent, stat.session), (pid(42), Some(pid(7)), Some(pid(40))));
+        assert_eq!((stat.start, stat.threads, stat.name.as_str()), (StartTime(777), 3, "a) R 1 (b"));
+    }
+
+    #[test]
+    fn a_leader_that_ended_before_its_threads_is_alive() {
+        let line = |threads| format!("9 (x) Z 1 9 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 5 0 0");
+        assert!(Stat::parse(line(1).as_bytes()).expect("parses").is_zombie());
+        assert!(!Stat::parse(line(2).as_bytes()).expect("parses").is_zombie());
+    }
+
+    #[test]
+    fn every_cut_of_a_line_is_refused_or_whole() {
+        let line = b"42 (sh) S 7 42 40 0 -1 4194304 0 0 0 0 1 2 0 0 20 0 3 0 777";
+        for end in 0..line.len() - 3 {
+            assert_eq!(Stat::parse(&line[..end]), None, "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn this_process_is_found_and_is_not_a_zombie() {
+        let me = rustix::process::getpid();
+        let all = scan().expect("scan");
+        let mine = all.iter().find(|stat| stat.pid == me).expect("in the list");
+        assert!(!mine.is_zombie());
+        assert_eq!(Some(mine.start), Stat::of(me).map(|stat| stat.start));
+    }
+
+    fn pid(number: i32) -> Pid {
+        Pid::from_raw(number).expect("positive")
+    }
+}

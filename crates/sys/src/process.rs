@@ -1,0 +1,223 @@
+//! Making, joining and reaping processes.
+
+use std::io;
+
+pub use rustix::process::{Pid, getpgrp, getpid, getppid, getsid, setsid};
+use rustix::process::{WaitOptions, WaitStatus, set_child_subreaper, set_parent_process_death_signal};
+
+use crate::Signal;
+use crate::cgroup::Cgroup;
+
+/// Whether this process has a controlling terminal.
+#[must_use]
+pub fn has_terminal() -> bool {
+    crate::proc::Stat::of(getpid()).is_some_and(|stat| stat.has_terminal)
+}
+
+/// Puts this process at the head of a group of its own, in the session it is in.
+pub fn lead_own_group() -> io::Result<()> {
+    Ok(rustix::process::setpgid(None, None)?)
+}
+
+/// Which side of a fork this is.
+#[derive(Debug)]
+pub enum Side {
+    /// The process that forked; the new one has this number.
+    Parent(Pid),
+    /// The new process.
+    Child,
+}
+
+/// Forks. **Only for a program with one thread**: the child goes on to run ordinary code, and a lock that
+/// another thread held at the fork would stay locked in it for ever.
+pub fn fork() -> io::Result<Side> {
+    // SAFETY: front and guard have one thread, so the child's memory is consistent.
+    side_of(unsafe { libc::fork() }.into())
+}
+
+/// Forks a child that starts inside `cgroup`. Same condition as [`fork`]; the child must do no more than
+/// prepare for `execve`, since the C library does not know of it.
+///
+/// Joining later, by a write to `cgroup.procs`, takes a lock over every process of the machine and waits for
+/// a grace period of the kernel: milliseconds where this takes microseconds.
+pub fn fork_into(cgroup: &Cgroup) -> io::Result<Side> {
+    let args = CloneArgs {
+        flags: CLONE_INTO_CGROUP,
+        exit_signal: libc::SIGCHLD as u64,
+        cgroup: cgroup.raw_fd().unsigned_abs().into(),
+        ..CloneArgs::default()
+    };
+    // SAFETY: the structure is the kernel's own with its true size; with no CLONE_VM and no stack given it
+    // acts as `fork` does, under the same condition.
+    side_of(unsafe { libc::syscall(libc::SYS_clone3, &args, size_of::<CloneArgs>()) })
+}
+
+fn side_of(returned: i64) -> io::Result<Side> {
+    match i32::try_from(returned) {
+        Ok(0) => Ok(Side::Child),
+        Ok(pid) => Pid::from_raw(pid.max(0)).map(Side::Parent).ok_or_else(io::Error::last_os_error),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The C library's constant overflows its type.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// The kernel's `struct clone_args`, second version and later.
+#[repr(C)]
+#[derive(Default)]
+struct CloneArgs {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
+}
+
+/// Ends this process at once, without running what the program it was forked from would run at exit.
+pub fn exit_now(code: u8) -> ! {
+    // SAFETY: `_exit` does not return and touches no memory of ours.
+    unsafe { libc::_exit(code.into()) }
+}
+
+/// Makes this process the one to which orphans among its descendants are handed.
+pub fn become_subreaper() -> io::Result<()> {
+    Ok(set_child_subreaper(Some(getpid()))?)
+}
+
+/// Asks for SIGTERM when the thread that forked this process ends. The caller must check afterwards that its
+/// parent is still the one it expects: it may have ended before.
+pub fn ask_for_term_when_parent_ends() -> io::Result<()> {
+    Ok(set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?)
+}
+
+/// Tells a person who looks with `ps` what this process is for.
+pub fn set_name(name: &std::ffi::CStr) {
+    // A name is a courtesy; the kernel refuses none of ours.
+    rustix::thread::set_name(name).ok();
+}
+
+/// Best effort to be scheduled before a tree that forks as fast as it can. Unprivileged users may not, and
+/// do without.
+pub fn raise_priority() {
+    rustix::process::setpriority_process(None, -20).ok();
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// By itself, with this code.
+    Exited(u8),
+    /// By a signal.
+    Killed(Signal),
+}
+
+impl Ended {
+    /// The code by which a shell would report it.
+    #[must_use]
+    pub fn shell_code(self) -> u8 {
+        match self {
+            Self::Exited(code) => code,
+            Self::Killed(signal) => u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX),
+        }
+    }
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exited(code) => write!(f, "exited with {code}"),
+            Self::Killed(signal) => write!(f, "was killed by {signal}"),
+        }
+    }
+}
+
+/// News of a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It ended and has been reaped: its number may belong to somebody else from now on.
+    Ended(Pid, Ended),
+    /// It was stopped by a signal.
+    Stopped(Pid, Signal),
+    /// It goes on after a stop.
+    Continued(Pid),
+    /// Some child has changed in a way that is of no interest here.
+    Other,
+}
+
+/// What a look at the children found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reaped {
+    /// One of them has news.
+    News(News),
+    /// There are children, and none has news.
+    Quiet,
+    /// ECHILD: no child is left. In a subreaper that means no descendant at all, since each one either has a
+    /// living parent in the tree or has been handed to us. **The only accepted proof of an empty tree.**
+    Nobody,
+}
+
+/// Looks at the children without waiting, and reaps one that has ended.
+pub fn reap() -> io::Result<Reaped> {
+    let options = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
+    match rustix::process::wait(options) {
+        Ok(None) => Ok(Reaped::Quiet),
+        Ok(Some((pid, status))) => Ok(Reaped::News(news(pid, status))),
+        Err(rustix::io::Errno::CHILD) => Ok(Reaped::Nobody),
+        Err(rustix::io::Errno::INTR) => Ok(Reaped::News(News::Other)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn news(pid: Pid, status: WaitStatus) -> News {
+    let signal = |number: Option<i32>| number.and_then(Signal::from_raw);
+    if let Some(code) = status.exit_status() {
+        News::Ended(pid, Ended::Exited(u8::try_from(code & 0xff).unwrap_or(u8::MAX)))
+    } else if let Some(by) = signal(status.terminating_signal()) {
+        News::Ended(pid, Ended::Killed(by))
+    } else if let Some(by) = signal(status.stopping_signal()) {
+        News::Stopped(pid, by)
+    } else if status.continued() {
+        News::Continued(pid)
+    } else {
+        News::Other
+    }
+}
+
+/// The nanoseconds of processor time that a process has used, with all its threads. Finer than the clock
+/// ticks of `/proc`, and readable for every process.
+#[must_use]
+pub fn cpu_time(pid: Pid) -> Option<u64> {
+    let mut clock = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both calls write only into the variables that they are given.
+    let found = unsafe {
+        libc::clock_getcpuclockid(pid.as_raw_nonzero().get(), &mut clock) == 0
+            && libc::clock_gettime(clock, &mut time) == 0
+    };
+    let whole = u64::try_from(time.tv_sec).ok()?.checked_mul(1_000_000_000)?;
+    found.then_some(whole + u64::try_from(time.tv_nsec).ok()?)
+}
+
+/// Sixty-four random bits.
+#[must_use]
+pub fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // Before the kernel has gathered entropy, at boot, the clock and our number have to do.
+    if rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::NONBLOCK).is_err() {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        return (now.as_nanos() as u64) ^ (u64::from(std::process::id()) << 40);
+    }
+    u64::from_ne_bytes(bytes)
+}
+
+/// Leaves the directory that this process was started in, which belongs to the child alone.
+pub fn leave_directory() {
+    std::env::set_current_dir("/").ok();
+}
