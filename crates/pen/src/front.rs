@@ -12,7 +12,7 @@ use nostray_sys::signal::{self, Arrived, Disposition, Signal, SignalFd, SignalSe
 use nostray_sys::{Pidfd, poll};
 
 use crate::child::{Place, Plan};
-use crate::guard::{Pen, Waited, be_spare, wait_for};
+use crate::guard::{Pen, Settling, Waited, be_spare, wait_for};
 use crate::host;
 use crate::keep::Keeper;
 use crate::mark::PenId;
@@ -59,9 +59,8 @@ pub(crate) fn run(spec: &Spec) -> Result<u8, Error> {
         }
     };
     drop(guards_end);
-    pen.let_go(true);
-
-    let mut front = Front { signals: &pen.signals, relay, relay_open: true, guard: None };
+    let settling = Settling::new(&pen, true);
+    let mut front = Front { signals: &pen.signals, relay, relay_open: true, guard: None, settling };
     if let Waited::Done(code) = front.wait(spare) {
         return Ok(code);
     }
@@ -103,6 +102,7 @@ struct Front<'a> {
     relay: Relay,
     relay_open: bool,
     guard: Option<(Pid, Pidfd)>,
+    settling: Settling<'a>,
 }
 
 impl Front<'_> {
@@ -124,7 +124,8 @@ impl Front<'_> {
         if self.relay_open {
             events.push((self.relay.as_fd(), Until::Readable));
         }
-        poll::wait(&events, None).ok();
+        poll::wait(&events, self.settling.timeout()).ok();
+        self.settling.look();
         while let Ok(Some(arrived)) = self.signals.next() {
             if is_for_the_pen(arrived) {
                 self.relay.send(Message::Signal(arrived));

@@ -4,6 +4,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use nostray_sys::cgroup::Cgroup;
 use nostray_sys::descriptors::{self, Inherited, StdinKind};
@@ -44,12 +45,46 @@ impl Pen<'_> {
     }
 
     /// Lets go of what is the child's, now that it has its own copies, and gives back memory.
-    pub(crate) fn let_go(&self, stdin: bool) {
+    fn let_go(&self, stdin: bool) {
         self.inherited.close_all();
         // Without /dev/null the host's pipes stay open here until the pen ends, which is all.
         descriptors::replace_with_null(stdin, true).ok();
         process::leave_directory();
-        memory::release_program_text();
+        memory::release_program_pages();
+    }
+}
+
+/// How soon after the start front, spare and guard tidy up. Not at once: on a small machine they would take the
+/// processor from the child, which is what the host waits for.
+const SETTLING: Duration = Duration::from_millis(20);
+
+/// Something to be tidied up once, a moment after the start.
+#[derive(Debug)]
+pub(crate) struct Settling<'a> {
+    pen: &'a Pen<'a>,
+    stdin: bool,
+    due: Option<Instant>,
+}
+
+impl<'a> Settling<'a> {
+    /// `stdin`: whether to let go of standard input, too.
+    pub(crate) fn new(pen: &'a Pen<'a>, stdin: bool) -> Self {
+        Self { pen, stdin, due: Some(Instant::now() + SETTLING) }
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.due
+    }
+
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.due.map(|due| due.saturating_duration_since(Instant::now()))
+    }
+
+    /// Tidies up if it is time to.
+    pub(crate) fn look(&mut self) {
+        if self.due.take_if(|due| *due <= Instant::now()).is_some() {
+            self.pen.let_go(self.stdin);
+        }
     }
 }
 
@@ -66,9 +101,10 @@ pub(crate) fn be_spare(pen: &Pen<'_>, relay: &Relay) -> u8 {
     };
     relay.send(Message::Guard(guard));
     leave_session();
-    pen.let_go(true);
+    let mut settling = Settling::new(pen, true);
     let waited = wait_for(guard, || {
-        poll::wait(&[(pen.signals.as_fd(), Until::Readable)], None).ok();
+        poll::wait(&[(pen.signals.as_fd(), Until::Readable)], settling.timeout()).ok();
+        settling.look();
         while matches!(pen.signals.next(), Ok(Some(_))) {}
     });
     match waited {
@@ -143,11 +179,11 @@ fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd) -> u8 {
     leave_session();
     // If the child is gone already, its end tells.
     gate.write_all(&[0]).ok();
-    pen.let_go(false);
 
     let stdin = io::stdin();
     let mut keeper = Keeper::new(&pen.voice, &pen.signals, tree, pen.spec.graces)
         .child(child)
+        .settling(Settling::new(pen, false))
         .relay(relay, &pen.front)
         .watch(Source::Front, pen.front.as_fd())
         .watch(Source::Spare, spare.as_fd())

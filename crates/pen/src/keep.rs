@@ -11,6 +11,7 @@ use nostray_sys::process::{Ended, News, Pid, Reaped, reap};
 use nostray_sys::signal::{Arrived, Signal, SignalFd, is_ignored, send_to_own_child};
 
 use crate::graces::Graces;
+use crate::guard::Settling;
 use crate::idle::{IdleWatch, Sample};
 use crate::relay::{Message, Next, Relay};
 use crate::tear_down::{Action, Reason, TearDown};
@@ -59,6 +60,7 @@ pub(crate) struct Keeper<'a> {
     tear_down: TearDown,
     child: Child,
     idle: Option<IdleWatch>,
+    settling: Option<Settling<'a>>,
     killing: Killing,
 }
 
@@ -83,6 +85,7 @@ impl<'a> Keeper<'a> {
             tear_down: TearDown::new(graces),
             child: Child::Unknown,
             idle: None,
+            settling: None,
             killing,
         }
     }
@@ -105,6 +108,11 @@ impl<'a> Keeper<'a> {
         self.relay = Some(relay);
         self.front = Some(front);
         self.watch(Source::Relay, relay.as_fd())
+    }
+
+    pub(crate) fn settling(mut self, settling: Settling<'a>) -> Self {
+        self.settling = Some(settling);
+        self
     }
 
     pub(crate) fn idle_after(mut self, timeout: Option<Duration>) -> Self {
@@ -288,13 +296,17 @@ impl<'a> Keeper<'a> {
     fn next_deadline(&self) -> Option<Instant> {
         let killing = self.tear_down.is_killing().then_some(self.killing.next);
         let idle = self.idle.as_ref().filter(|_| !self.tear_down.has_begun()).map(IdleWatch::deadline);
-        [self.tear_down.deadline(), killing, idle].into_iter().flatten().min()
+        let settling = self.settling.as_ref().and_then(Settling::deadline);
+        [self.tear_down.deadline(), killing, idle, settling].into_iter().flatten().min()
     }
 
     fn act_on_time(&mut self) {
         // A grace of zero makes two steps due at once.
         while let Some(action) = self.tear_down.tick(Instant::now()) {
             self.perform(Some(action));
+        }
+        if let Some(settling) = &mut self.settling {
+            settling.look();
         }
         let now = Instant::now();
         if let Some(idle) = &mut self.idle

@@ -2,48 +2,40 @@
 
 use std::ffi::c_void;
 
-/// Drops this process's hold on the pages of program text that starting up has touched. They stay in the page
-/// cache and come back by themselves when they are needed, which for a guard is at the end of its tree.
-pub fn release_program_text() {
-    let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };
-    for line in maps.lines() {
-        if let Some((start, end)) = text_mapping(line) {
-            // SAFETY: the range is a read-only executable mapping of a file. No page of it was ever written,
-            // so dropping it loses nothing: the next access reads the same bytes from the file.
-            unsafe { libc::madvise(start as *mut c_void, end - start, libc::MADV_DONTNEED) };
-        }
-    }
+/// Drops this process's hold on the pages of programs and libraries that it only reads, most of which only starting up
+/// has touched. They stay in the page cache and come back by themselves when they are needed, which for a guard is at
+/// the end of its tree.
+pub fn release_program_pages() {
+    // SAFETY: the callback has the signature that is asked for and keeps nothing of what it is given.
+    unsafe { libc::dl_iterate_phdr(Some(release), std::ptr::null_mut()) };
 }
 
-/// The range of a mapping that is program text from a file, from a line of `/proc/self/maps`.
-fn text_mapping(line: &str) -> Option<(usize, usize)> {
-    let mut fields = line.split_ascii_whitespace();
-    let (start, end) = fields.next()?.split_once('-')?;
-    let (permissions, path) = (fields.next()?, fields.nth(3)?);
-    if permissions != "r-xp" || !path.starts_with('/') {
-        return None;
+/// Called for the program and for each library that it has loaded.
+unsafe extern "C" fn release(object: *mut libc::dl_phdr_info, _size: usize, _data: *mut c_void) -> libc::c_int {
+    // SAFETY: the loader passes a description that is valid during the call, with as many headers as it says.
+    let (base, headers) = unsafe {
+        let object = &*object;
+        (object.dlpi_addr, std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()))
+    };
+    let page = rustix::param::page_size() as u64;
+    for header in headers {
+        let start = (base + header.p_vaddr).next_multiple_of(page);
+        let end = (base + header.p_vaddr + header.p_memsz) / page * page;
+        if header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W == 0 && start < end {
+            // SAFETY: a segment without the write flag is mapped from its file and was never written, so dropping a
+            // page of it loses nothing: the next access reads the same bytes. (What the loader itself relocates lies
+            // in segments that have the flag, also where it is taken away later.)
+            unsafe { libc::madvise(start as *mut c_void, (end - start) as usize, libc::MADV_DONTNEED) };
+        }
     }
-    let parse = |text| usize::from_str_radix(text, 16).ok();
-    parse(start).zip(parse(end))
+    0
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    #[test]
-    fn only_text_of_files_is_released() {
-        let line = |permissions: &str, path: &str| format!("1000-3000 {permissions} 00000000 08:01 42   {path}");
-        assert_eq!(text_mapping(&line("r-xp", "/usr/bin/x")), Some((0x1000, 0x3000)));
-        assert_eq!(text_mapping(&line("rw-p", "/usr/bin/x")), None);
-        assert_eq!(text_mapping(&line("r--p", "/usr/bin/x")), None);
-        assert_eq!(text_mapping(&line("r-xp", "[vdso]")), None);
-        assert_eq!(text_mapping("1000-3000 r-xp 00000000 00:00 0"), None);
-    }
-
     #[test]
     fn the_program_goes_on_afterwards() {
-        release_program_text();
+        super::release_program_pages();
         assert_eq!(format!("{}", 6 * 7), "42");
     }
 }
