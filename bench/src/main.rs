@@ -1,0 +1,2 @@
+//! What nostray costs.
+fn main() {}

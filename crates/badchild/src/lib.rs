@@ -1,0 +1,408 @@
+//! What a test needs to watch processes: it marks everything that it starts with a token in the environment, which
+//! forks, sessions and daemons inherit, and afterwards looks for the token in `/proc`. What it looks for is therefore
+//! independent of what nostray believes.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use nostray_sys::proc::Stat;
+pub use nostray_sys::process::Pid;
+use nostray_sys::{Pidfd, Signal};
+
+/// The variable that marks what a test has started.
+const TOKEN: &str = "BADCHILD_TOKEN";
+/// How long anything may take that should happen at once, on a machine that is busy with other tests.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The user as whom unprivileged tests run when the test itself is run by root.
+const NOBODY: u32 = 65_534;
+
+/// Whose rights a scene is played with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum User {
+    /// Whoever runs the tests.
+    Current,
+    /// An unprivileged user. Only root can start processes as somebody else.
+    Nobody,
+}
+
+impl User {
+    /// The users that this machine can test with.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        if rustix::process::geteuid().is_root() { vec![Self::Current, Self::Nobody] } else { vec![Self::Current] }
+    }
+}
+
+/// The path of the `badchild` program, built on the first call.
+///
+/// # Panics
+/// If it cannot be built.
+#[must_use]
+pub fn badchild() -> PathBuf {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    let build = || {
+        let test = std::env::current_exe().expect("own path");
+        let folder = test.ancestors().nth(2).expect("target/PROFILE/deps/test").to_path_buf();
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["build", "--quiet", "--package", "badchild"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+        if folder.ends_with("release") {
+            cargo.arg("--release");
+        }
+        assert!(cargo.status().expect("run cargo").success(), "cargo build --package badchild failed");
+        folder.join("badchild")
+    };
+    publish(PATH.get_or_init(build))
+}
+
+/// A copy of a program where every user may execute it: a checkout may lie in somebody's home.
+///
+/// # Panics
+/// If it cannot be copied.
+#[must_use]
+pub fn publish(program: &Path) -> PathBuf {
+    static FOLDER: OnceLock<Folder> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| Folder::new("programs"));
+    let copy = folder.path().join(program.file_name().expect("a file"));
+    if !copy.exists() {
+        // Written beside and moved, so that another test never executes half of it.
+        let part = folder.path().join(format!("part-{}", unique()));
+        std::fs::copy(program, &part).expect("copy a program");
+        std::fs::rename(&part, &copy).expect("move a program");
+    }
+    copy
+}
+
+/// A folder that every user may write to, removed with the value (or, if that never happens, by the next boot).
+#[derive(Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes one.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let path = std::env::temp_dir().join(format!("nostray-test-{}-{name}", unique()));
+        std::fs::create_dir_all(&path).expect("make a folder");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o1777)).expect("open it to all");
+        Self(path)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+fn unique() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Waits for something to become true.
+///
+/// # Panics
+/// If it does not within [`PATIENCE`].
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    assert!(comes_true(PATIENCE, &mut is_so), "did not happen within {PATIENCE:?}: {what}");
+}
+
+/// Whether something becomes true in time. Looks every few milliseconds: that of which a test waits here has no event
+/// that a stranger could wait for.
+pub fn comes_true(within: Duration, is_so: &mut dyn FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + within;
+    loop {
+        if is_so() {
+            return true;
+        }
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A process that a test has found, and finds again only if it is still the same one.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// What `/proc` said.
+    pub stat: Stat,
+    /// Its command line.
+    pub command: String,
+}
+
+impl Found {
+    /// The process with this number.
+    #[must_use]
+    pub fn by_pid(pid: Pid) -> Option<Self> {
+        let stat = Stat::of(pid)?;
+        Some(Self { command: nostray_sys::proc::describe(pid), stat })
+    }
+
+    /// Whether it is still there, and not a zombie.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        Stat::of(self.stat.pid).is_some_and(|now| now.start == self.stat.start && !now.is_zombie())
+    }
+
+    /// Sends it a signal, if it is still there.
+    pub fn send(&self, signal: Signal) {
+        if let Ok(handle) = Pidfd::open(self.stat.pid)
+            && Stat::of(self.stat.pid).is_some_and(|now| now.start == self.stat.start)
+        {
+            handle.send(signal).ok();
+        }
+    }
+}
+
+/// Everything that was started with one token. Whatever is left of it is killed when the value goes, so that a failed
+/// test leaves nothing behind either.
+#[derive(Debug)]
+pub struct Scene {
+    token: String,
+    /// With whose rights.
+    pub user: User,
+}
+
+impl Scene {
+    /// A scene in which nobody is, yet.
+    #[must_use]
+    pub fn new(user: User) -> Self {
+        Self { token: unique(), user }
+    }
+
+    /// A command that belongs to it.
+    #[must_use]
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env(TOKEN, &self.token).current_dir("/");
+        if self.user == User::Nobody {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+
+    /// Everybody who bears the token, and is not a zombie.
+    #[must_use]
+    pub fn everybody(&self) -> Vec<Found> {
+        let mark = format!("{TOKEN}={}", self.token);
+        let bears = |pid: Pid| {
+            std::fs::read(format!("/proc/{pid}/environ"))
+                .is_ok_and(|environ| environ.split(|&b| b == 0).any(|variable| variable == mark.as_bytes()))
+        };
+        let all = nostray_sys::proc::scan().unwrap_or_default();
+        all.into_iter()
+            .filter(|stat| !stat.is_zombie() && bears(stat.pid))
+            .filter_map(|stat| Found::by_pid(stat.pid))
+            .collect()
+    }
+
+    /// Those whose command line has this in it.
+    #[must_use]
+    pub fn those_with(&self, part: &str) -> Vec<Found> {
+        self.everybody().into_iter().filter(|found| found.command.contains(part)).collect()
+    }
+
+    /// Waits until nobody is left.
+    ///
+    /// # Panics
+    /// If somebody still is after the given time, saying who.
+    pub fn expect_empty_within(&self, time: Duration) {
+        comes_true(time, &mut || self.everybody().is_empty());
+        let left: Vec<_> = self.everybody().into_iter().map(|f| format!("{} {}", f.stat.pid, f.command)).collect();
+        assert!(left.is_empty(), "still there after {time:?}: {left:#?}");
+    }
+
+    /// Waits until nobody is left.
+    ///
+    /// # Panics
+    /// If somebody still is after a long time.
+    pub fn expect_empty(&self) {
+        self.expect_empty_within(PATIENCE);
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        while let left = self.everybody()
+            && !left.is_empty()
+        {
+            for found in left {
+                found.send(Signal::KILL);
+            }
+        }
+    }
+}
+
+/// A host that a test has started, with its orders and what it says.
+#[derive(Debug)]
+pub struct Host {
+    process: Child,
+    orders: ChildStdin,
+    says: BufReader<ChildStdout>,
+}
+
+impl Host {
+    /// Starts `badchild host OPTIONS -- COMMAND`. Its stdout is the command's stdout, too.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn start(scene: &Scene, options: &[&str], command: &[&str]) -> Self {
+        let mut host = scene.command(&badchild());
+        host.arg("host").args(options).arg("--").args(command);
+        let mut process = host.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("start a host");
+        let orders = process.stdin.take().expect("piped");
+        let says = BufReader::new(process.stdout.take().expect("piped"));
+        Self { process, orders, says }
+    }
+
+    /// The next line that the host or its command says; empty at the end.
+    ///
+    /// # Panics
+    /// If it cannot be read.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.says.read_line(&mut line).expect("read from the host");
+        line.trim_end().to_owned()
+    }
+
+    /// Reads lines until both the front's number and the command's `ready` have been seen, and returns the front.
+    ///
+    /// # Panics
+    /// If one of them does not come.
+    pub fn ready(&mut self) -> Found {
+        let (mut front, mut ready) = (None, false);
+        while front.is_none() || !ready {
+            let line = self.line();
+            match line.strip_prefix("front ") {
+                Some(number) => front = Found::by_pid(pid(number.parse().expect("a number"))),
+                None if line == "ready" => ready = true,
+                None => panic!("the host said '{line}'"),
+            }
+        }
+        front.expect("seen")
+    }
+
+    /// Gives it an order.
+    pub fn order(&mut self, order: &str) {
+        // A host that is gone obeys nobody.
+        writeln!(self.orders, "{order}").ok();
+    }
+
+    /// Kills it, and waits for its end.
+    ///
+    /// # Panics
+    /// If it cannot be killed.
+    pub fn kill(&mut self) {
+        self.process.kill().expect("kill the host");
+        self.process.wait().expect("reap the host");
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        pid(i32::try_from(self.process.id()).expect("small"))
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+/// A number as a [`Pid`].
+///
+/// # Panics
+/// If it is not one.
+#[must_use]
+pub fn pid(number: i32) -> Pid {
+    Pid::from_raw(number).expect("a process number")
+}
+
+/// The open files of this process, as number and target.
+pub fn open_files() -> io::Result<Vec<(i32, String)>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let entry = entry?;
+        if let (Ok(fd), Ok(target)) = (entry.file_name().to_string_lossy().parse(), std::fs::read_link(entry.path()))
+        {
+            files.push((fd, target.display().to_string()));
+        }
+    }
+    // The one that listed them.
+    files.retain(|(_, target)| !target.contains("/fd"));
+    files.sort();
+    Ok(files)
+}
+
+/// A property group of strangers: a process group, and a child of somebody else, that must stay as they are.
+#[derive(Debug)]
+pub struct Bystanders {
+    scene: Scene,
+    processes: Vec<Child>,
+    before: Vec<Found>,
+}
+
+impl Bystanders {
+    /// Starts a few: in a group of their own, and a plain one.
+    ///
+    /// # Panics
+    /// If they cannot be started.
+    #[must_use]
+    pub fn start(user: User) -> Self {
+        let scene = Scene::new(user);
+        let mut processes = Vec::new();
+        for group in [None, Some(0)] {
+            let mut command = scene.command(&badchild());
+            command.arg("pause").stdin(Stdio::null()).stdout(Stdio::piped());
+            if let Some(group) = group {
+                command.process_group(group);
+            }
+            let mut process = command.spawn().expect("start a bystander");
+            let mut line = String::new();
+            BufReader::new(process.stdout.take().expect("piped")).read_line(&mut line).expect("ready");
+            processes.push(process);
+        }
+        let before = scene.everybody();
+        assert_eq!(before.len(), 2);
+        Self { scene, processes, before }
+    }
+
+    /// Checks that each is still there, the same as before.
+    ///
+    /// # Panics
+    /// If one is not.
+    pub fn expect_untouched(&self) {
+        for found in &self.before {
+            assert!(found.is_alive(), "a bystander was hit: {found:?}");
+        }
+        assert_eq!(self.scene.everybody().len(), self.before.len());
+    }
+}
+
+impl Drop for Bystanders {
+    fn drop(&mut self) {
+        for process in &mut self.processes {
+            process.kill().ok();
+            process.wait().ok();
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Programs that speak too much, and one that speaks just right.
+
+use std::io::{BufRead, Read, Write};
+use std::process::ExitCode;
+
+use crate::{Args, Failure};
+
+/// Sends back every line, at once: the fastest server there is.
+pub(crate) fn echo() -> Result<ExitCode, Failure> {
+    let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
+    loop {
+        let waiting = input.fill_buf()?;
+        if waiting.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let n = waiting.len();
+        output.write_all(waiting)?;
+        output.flush()?;
+        input.consume(n);
+    }
+}
+
+/// `flood`: fills stdout and stderr until somebody ends it.
+pub(crate) fn flood(_: Args) -> Result<ExitCode, Failure> {
+    let line = [b'x'; 4096];
+    std::thread::spawn(move || while std::io::stderr().write_all(&line).is_ok() {});
+    while std::io::stdout().write_all(&line).is_ok() {}
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `long-line BYTES`: reads one line, answers with one of so many bytes, then waits for the end of its input.
+pub(crate) fn long_line(mut args: Args) -> Result<ExitCode, Failure> {
+    let bytes = args.number("a length")?;
+    let mut request = String::new();
+    std::io::stdin().lock().read_line(&mut request)?;
+    std::io::copy(&mut std::io::repeat(b'y').take(bytes), &mut std::io::stdout())?;
+    println!();
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+    Ok(ExitCode::SUCCESS)
+}
