@@ -45,12 +45,15 @@ pub(crate) fn host(mut args: Args) -> Result<ExitCode, Failure> {
     {
         fcntl_setfd(fd, FdFlags::empty())?;
     }
-    if hold {
-        let mut holder = Command::new(std::env::current_exe()?).arg("pause").stdout(Stdio::piped()).spawn()?;
-        holder.stdout.take().ok_or("no pipe")?.read_exact(&mut [0])?;
-        if let Some(fd) = held.as_ref().filter(|_| !leak) {
-            fcntl_setfd(fd, FdFlags::CLOEXEC)?;
-        }
+    // Somebody else whom this host has started, and who has nothing to do with the command (but perhaps holds its stdin).
+    let mut friend = Command::new(std::env::current_exe()?);
+    if let Some(token) = std::env::var_os(badchild::FRIEND) {
+        friend.env(badchild::TOKEN, token);
+    }
+    let mut friend = friend.arg("pause").stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    friend.stdout.take().ok_or("no pipe")?.read_exact(&mut [0])?;
+    if let Some(fd) = held.as_ref().filter(|_| !leak) {
+        fcntl_setfd(fd, FdFlags::CLOEXEC)?;
     }
     let child = Command::new(words.first().ok_or("no command")?).args(words.iter().skip(1)).stdin(stdin).spawn()?;
     println!("front {}", child.id());

@@ -15,7 +15,9 @@ pub use nostray_sys::process::Pid;
 use nostray_sys::{Pidfd, Signal};
 
 /// The variable that marks what a test has started.
-const TOKEN: &str = "BADCHILD_TOKEN";
+pub const TOKEN: &str = "BADCHILD_TOKEN";
+/// The variable that tells a host with which token to mark what it starts beside its command.
+pub const FRIEND: &str = "BADCHILD_FRIEND";
 /// How long anything may take that should happen at once, on a machine that is busy with other tests.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -255,6 +257,7 @@ pub struct Host {
     process: Child,
     orders: ChildStdin,
     says: BufReader<ChildStdout>,
+    friends: Scene,
 }
 
 impl Host {
@@ -265,11 +268,12 @@ impl Host {
     #[must_use]
     pub fn start(scene: &Scene, options: &[&str], command: &[&str]) -> Self {
         let mut host = scene.command(&badchild());
-        host.arg("host").args(options).arg("--").args(command);
+        let friends = Scene::new(scene.user);
+        host.env(FRIEND, &friends.token).arg("host").args(options).arg("--").args(command);
         let mut process = host.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("start a host");
         let orders = process.stdin.take().expect("piped");
         let says = BufReader::new(process.stdout.take().expect("piped"));
-        Self { process, orders, says }
+        Self { process, orders, says, friends }
     }
 
     /// The next line that the host or its command says; empty at the end.
@@ -312,6 +316,14 @@ impl Host {
     pub fn kill(&mut self) {
         self.process.kill().expect("kill the host");
         self.process.wait().expect("reap the host");
+    }
+
+    /// Checks that what the host started beside its command is still there.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub fn expect_friend_untouched(&self) {
+        assert_eq!(self.friends.everybody().len(), 1, "another child of the same host was hit");
     }
 
     /// Its number.

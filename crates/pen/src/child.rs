@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 use nostray_sys::exec::Program;
-use nostray_sys::process::{self, Pid, getpgrp, getpid, getppid, getsid};
+use nostray_sys::process::{self, Pid, getpid, getppid, session_of};
 use nostray_sys::signal::{Disposition, Signal, SignalSet, set_disposition};
 use nostray_sys::{descriptors, startup};
 
@@ -32,10 +32,9 @@ pub(crate) enum Place {
 impl Place {
     /// In the front: where its child belongs.
     pub(crate) fn mirrored() -> Self {
-        let me = getpid();
-        if getpgrp() != me || process::has_terminal() {
+        if !process::leads_a_group() || process::has_terminal() {
             Self::WithFront
-        } else if getsid(None).is_ok_and(|session| session == me) {
+        } else if session_of(None).is_ok_and(|session| session == Some(getpid())) {
             Self::OwnSession
         } else {
             Self::OwnGroup

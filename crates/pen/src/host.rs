@@ -3,7 +3,7 @@
 use nostray_sys::Pidfd;
 use nostray_sys::descriptors::StdinKind;
 use nostray_sys::proc::Stat;
-use nostray_sys::process::{Pid, getpid, getppid, getsid};
+use nostray_sys::process::{Pid, getpid, getppid, session_of};
 
 use crate::mark;
 use crate::{During, Error};
@@ -36,8 +36,8 @@ pub(crate) fn find(stdin: StdinKind) -> Result<Host, Error> {
 /// process that collects orphans is suspect, and only if we got a pipe for stdin (which init does not give) that
 /// it does not hold the other end of: an agent that runs as the first process of a container does.
 fn was_handed_to(parent: Pid, stdin: StdinKind) -> bool {
-    let (Ok(ours), Ok(theirs)) = (getsid(None), getsid(Some(parent))) else { return false };
-    if ours != getpid() {
+    let (Ok(ours), Ok(theirs)) = (session_of(None), session_of(Some(parent))) else { return false };
+    if ours != Some(getpid()) {
         // A guard leaves the session after it has forked its child, so the child of the pen around us is in
         // none of its parent's, and rightly so.
         return ours != theirs && !mark::is_child_of_enclosing_pen();

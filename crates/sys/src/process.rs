@@ -2,11 +2,28 @@
 
 use std::io;
 
-pub use rustix::process::{Pid, getpgrp, getpid, getppid, getsid, setsid};
+pub use rustix::process::{Pid, getpid, getppid, setsid};
 use rustix::process::{WaitOptions, WaitStatus, set_child_subreaper, set_parent_process_death_signal};
 
 use crate::Signal;
 use crate::cgroup::Cgroup;
+
+/// The session of a process, this one by default. None for one that is outside of this pid namespace, and for kernel
+/// threads and an init that never made one: their session is number 0, which `rustix` does not expect.
+pub fn session_of(pid: Option<Pid>) -> io::Result<Option<Pid>> {
+    // SAFETY: reads a number, returns a number.
+    match unsafe { libc::getsid(Pid::as_raw(pid)) } {
+        -1 => Err(io::Error::last_os_error()),
+        session => Ok(Pid::from_raw(session)),
+    }
+}
+
+/// Whether this process is at the head of its group.
+#[must_use]
+pub fn leads_a_group() -> bool {
+    // SAFETY: returns a number.
+    Pid::from_raw(unsafe { libc::getpgrp() }) == Some(getpid())
+}
 
 /// Whether this process has a controlling terminal.
 #[must_use]
