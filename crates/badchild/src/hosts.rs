@@ -40,11 +40,11 @@ pub(crate) fn host(mut args: Args) -> Result<ExitCode, Failure> {
         }
         _ => Stdio::null(),
     };
-    if let Some(fd) = &held
-        && (hold || leak)
-    {
-        fcntl_setfd(fd, FdFlags::empty())?;
-    }
+    let inherit = |held: &Option<OwnedFd>, yes: bool| {
+        let flags = if yes { FdFlags::empty() } else { FdFlags::CLOEXEC };
+        held.as_ref().map_or(Ok(()), |fd| fcntl_setfd(fd, flags))
+    };
+    inherit(&held, hold)?;
     // Somebody else whom this host has started, and who has nothing to do with the command (but perhaps holds its stdin).
     let mut friend = Command::new(std::env::current_exe()?);
     if let Some(token) = std::env::var_os(badchild::FRIEND) {
@@ -52,9 +52,7 @@ pub(crate) fn host(mut args: Args) -> Result<ExitCode, Failure> {
     }
     let mut friend = friend.arg("pause").stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     friend.stdout.take().ok_or("no pipe")?.read_exact(&mut [0])?;
-    if let Some(fd) = held.as_ref().filter(|_| !leak) {
-        fcntl_setfd(fd, FdFlags::CLOEXEC)?;
-    }
+    inherit(&held, leak)?;
     let child = Command::new(words.first().ok_or("no command")?).args(words.iter().skip(1)).stdin(stdin).spawn()?;
     println!("front {}", child.id());
     std::io::stdout().flush()?;

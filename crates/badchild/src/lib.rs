@@ -72,9 +72,10 @@ pub fn publish(program: &Path) -> PathBuf {
     let folder = FOLDER.get_or_init(|| Folder::new("programs"));
     let copy = folder.path().join(program.file_name().expect("a file"));
     if !copy.exists() {
-        // Written beside and moved, so that another test never executes half of it.
+        // Written beside and moved, so that another test never executes half of it; and by another process, since a
+        // program that anybody has open for writing, a child forked meanwhile by another thread, too, cannot be executed.
         let part = folder.path().join(format!("part-{}", unique()));
-        std::fs::copy(program, &part).expect("copy a program");
+        assert!(Command::new("cp").arg(program).arg(&part).status().expect("run cp").success());
         std::fs::rename(&part, &copy).expect("move a program");
     }
     copy
@@ -270,6 +271,9 @@ impl Host {
         let mut host = scene.command(&badchild());
         let friends = Scene::new(scene.user);
         host.env(FRIEND, &friends.token).arg("host").args(options).arg("--").args(command);
+        if std::env::var_os("BADCHILD_LOUD").is_none() {
+            host.stderr(Stdio::null());
+        }
         let mut process = host.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("start a host");
         let orders = process.stdin.take().expect("piped");
         let says = BufReader::new(process.stdout.take().expect("piped"));

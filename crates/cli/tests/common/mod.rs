@@ -1,6 +1,6 @@
 //! What the tests of this folder share.
 
-#![allow(dead_code, reason = "each test file uses its own part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of it")]
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
