@@ -1,0 +1,69 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use crate::Failure;
+
+pub(crate) const USAGE: &str = "\
+usage: nostray-bench pen [--quick] [--markdown FILE]
+       nostray-bench race [--rounds N] [--seed S] [--threads T]
+
+pen   measures latency, throughput, start, memory, tear-down and wake-ups of `nostray run`,
+      no wrapper, and tini, dumb-init and bwrap where they are installed
+race  kills the pen's own processes at random moments and looks for survivors;
+      `--rounds 1 --seed S` plays one round again";
+
+/// What to do.
+pub(crate) enum Command {
+    Help,
+    Pen(Pen),
+    Race(Race),
+}
+
+/// Options of `pen`.
+#[derive(Default)]
+pub(crate) struct Pen {
+    pub(crate) quick: bool,
+    pub(crate) markdown: Option<PathBuf>,
+}
+
+/// Options of `race`.
+pub(crate) struct Race {
+    pub(crate) rounds: u64,
+    pub(crate) seed: u64,
+    pub(crate) threads: usize,
+}
+
+pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, Failure> {
+    let command = words.next().ok_or("what is to be measured?")?;
+    let value = |name: &str, words: &mut dyn Iterator<Item = String>| {
+        words.next().ok_or_else(|| Failure::from(format!("{name} needs a value")))
+    };
+    match command.as_str() {
+        "pen" => {
+            let mut options = Pen::default();
+            while let Some(word) = words.next() {
+                match word.as_str() {
+                    "--quick" => options.quick = true,
+                    "--markdown" => options.markdown = Some(value(&word, &mut words)?.into()),
+                    _ => return Err(format!("pen has no option '{word}'").into()),
+                }
+            }
+            Ok(Command::Pen(options))
+        }
+        "race" => {
+            let mut options = Race { rounds: 2000, seed: nostray_sys::process::random(), threads: 4 };
+            while let Some(word) = words.next() {
+                match word.as_str() {
+                    "--rounds" => options.rounds = value(&word, &mut words)?.parse()?,
+                    "--seed" => options.seed = value(&word, &mut words)?.parse()?,
+                    "--threads" => options.threads = value(&word, &mut words)?.parse()?,
+                    _ => return Err(format!("race has no option '{word}'").into()),
+                }
+            }
+            Ok(Command::Race(options))
+        }
+        "--help" | "-h" | "help" => Ok(Command::Help),
+        other => Err(format!("no command '{other}'").into()),
+    }
+}

@@ -1,0 +1,121 @@
+//! The process around the benchmark: it starts this program a second time, which does the work, and afterwards ends
+//! whatever that has left behind, whether it finished, failed, panicked (which aborts) or was interrupted.
+//!
+//! What belongs to the run is told by a variable in its environment, which everything below it inherits.
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use badchild::{Found, Pid};
+use nostray_sys::poll::{Until, wait};
+use nostray_sys::process::getpid;
+use nostray_sys::{Pidfd, Signal, signal};
+
+use crate::{Failure, screen};
+
+const MARK: &str = "NOSTRAY_BENCH_INSIDE";
+
+/// Whether this is the process that does the work.
+pub(crate) fn is_inside() -> bool {
+    std::env::var_os(MARK).is_some()
+}
+
+/// Runs this program inside, and returns its exit code.
+pub(crate) fn run() -> Result<ExitCode, Failure> {
+    let run = Run::prepare()?;
+    let mut inside = Command::new(&run.program)
+        .args(std::env::args_os().skip(1))
+        .env(MARK, &run.mark)
+        .env("TMPDIR", &run.folder)
+        .env("CARGO_TARGET_DIR", &run.target)
+        .spawn()?;
+    // From here on, so that the one inside does not inherit it.
+    let asked_to_end = wanted_signals();
+    asked_to_end.set_as_mask()?;
+    let signals = signal::SignalFd::new(&asked_to_end)?;
+    let ended = Pidfd::open(badchild::pid(i32::try_from(inside.id())?))?;
+    loop {
+        let came = wait(&[(ended.as_fd(), Until::Readable), (signals.as_fd(), Until::Readable)], None)?;
+        if came.first() == Some(&true) {
+            break;
+        }
+        if signals.next()?.is_some() {
+            inside.kill()?;
+        }
+    }
+    let status = inside.wait()?;
+    let left = run.sweep();
+    if status.success() && !left.is_empty() {
+        return Err(format!("left behind, and killed now: {left:#?}").into());
+    }
+    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}
+
+/// What a run has outside of itself; removed with the value.
+struct Run {
+    mark: String,
+    program: PathBuf,
+    folder: PathBuf,
+    target: PathBuf,
+}
+
+impl Run {
+    fn prepare() -> Result<Self, Failure> {
+        let me = std::env::current_exe()?;
+        let profile = me.parent().ok_or("no folder")?;
+        let target = profile.parent().ok_or("no target folder")?.to_path_buf();
+        let mark = getpid().to_string();
+        // The test kit looks for its programs from where tests are: one folder further down.
+        let program = profile.join("deps").join(format!("nostray-bench-inside-{mark}"));
+        std::fs::create_dir_all(profile.join("deps"))?;
+        std::fs::hard_link(&me, &program).or_else(|_| std::fs::copy(&me, &program).map(drop))?;
+        let folder = std::env::temp_dir().join(format!("nostray-bench-{mark}"));
+        let run = Self { mark, program, folder, target };
+        std::fs::create_dir_all(&run.folder)?;
+        Ok(run)
+    }
+
+    /// Kills everybody who is left of the run, and says who that was.
+    fn sweep(&self) -> Vec<String> {
+        let mut killed = Vec::new();
+        while let left = self.everybody()
+            && !left.is_empty()
+        {
+            for found in left {
+                found.send(Signal::KILL);
+                killed.push(format!("{} {}", found.stat.pid, found.command));
+            }
+        }
+        killed.sort();
+        killed.dedup();
+        killed
+    }
+
+    fn everybody(&self) -> Vec<Found> {
+        let mark = format!("{MARK}={}", self.mark);
+        let bears = |pid: Pid| {
+            std::fs::read(Path::new("/proc").join(pid.to_string()).join("environ"))
+                .is_ok_and(|environ| environ.split(|&b| b == 0).any(|variable| variable == mark.as_bytes()))
+        };
+        let all = nostray_sys::proc::scan().unwrap_or_default();
+        let those = all.into_iter().filter(|stat| !stat.is_zombie() && bears(stat.pid));
+        those.filter_map(|stat| Found::by_pid(stat.pid)).collect()
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        for gone in [std::fs::remove_dir_all(&self.folder), std::fs::remove_file(&self.program)] {
+            if let Err(error) = gone {
+                screen::complain(format_args!("could not tidy up: {error}"));
+            }
+        }
+    }
+}
+
+fn wanted_signals() -> signal::SignalSet {
+    let wanted = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
+    let others = (1..=64).filter_map(Signal::from_raw).filter(|signal| !wanted.contains(signal));
+    others.fold(signal::SignalSet::full(), signal::SignalSet::without)
+}

@@ -1,0 +1,103 @@
+//! A host that can be killed: `badchild host`, which starts a command as agents do, and a friend of it that has nothing to
+//! do with the command.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+use badchild::{FRIEND, Pid, Scene, TOKEN};
+use nostray_sys::poll::{Until, wait};
+
+use crate::Failure;
+
+/// A host, killed with the value. What it started is the scene's.
+pub(crate) struct Host {
+    process: Child,
+    orders: ChildStdin,
+    says: BufReader<ChildStdout>,
+    friends: Scene,
+}
+
+impl Host {
+    pub(crate) fn start(
+        scene: &Scene,
+        badchild: &Path,
+        options: &[&str],
+        command: &[OsString],
+        stderr: Stdio,
+    ) -> Result<Self, Failure> {
+        let mut host = scene.command(badchild);
+        let friends = Scene::new(scene.user);
+        host.env(FRIEND, token(&friends)?)
+            .arg("host")
+            .args(options)
+            .arg("--")
+            .args(command)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut process = host.stderr(stderr).spawn()?;
+        let orders = process.stdin.take().ok_or("no pipe")?;
+        let says = BufReader::new(process.stdout.take().ok_or("no pipe")?);
+        Ok(Self { process, orders, says, friends })
+    }
+
+    pub(crate) fn pid(&self) -> Result<Pid, Failure> {
+        Ok(badchild::pid(i32::try_from(self.process.id())?))
+    }
+
+    /// Waits until the command says `ready`.
+    pub(crate) fn ready(&mut self, within: Duration) -> Result<(), Failure> {
+        let deadline = Instant::now() + within;
+        loop {
+            if self.says.buffer().is_empty() {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if !wait(&[(self.says.get_ref().as_fd(), Until::Readable)], Some(left))?.contains(&true) {
+                    return Err(format!("the command was not ready within {within:?}").into());
+                }
+            }
+            let mut line = String::new();
+            if self.says.read_line(&mut line)? == 0 {
+                return Err("the host ended before its command was ready".into());
+            }
+            match line.trim_end() {
+                "ready" => return Ok(()),
+                line if line.starts_with("front ") => {}
+                line => return Err(format!("the host said '{line}'").into()),
+            }
+        }
+    }
+
+    /// Whether whom it started beside the command is there.
+    pub(crate) fn has_its_friend(&self) -> bool {
+        self.friends.everybody().len() == 1
+    }
+
+    /// Has it close its end of the command's stdin.
+    pub(crate) fn close(&mut self) {
+        // A host that is gone has closed it.
+        writeln!(self.orders, "close").ok();
+    }
+
+    /// SIGKILL, without waiting for its effect.
+    pub(crate) fn kill(&mut self) -> std::io::Result<()> {
+        self.process.kill()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+/// The token of a scene, to be given to somebody else's children.
+fn token(scene: &Scene) -> Result<OsString, Failure> {
+    let command = scene.command("/".as_ref());
+    let mut variables = command.get_envs();
+    let token = variables.find_map(|(name, value)| value.filter(|_| name == TOKEN));
+    Ok(token.ok_or("a scene has no token")?.to_owned())
+}

@@ -1,0 +1,87 @@
+//! What a wrapper holds while it waits: the memory of its own processes, shared pages counted in shares.
+
+use std::io::BufRead;
+use std::time::Duration;
+
+use badchild::Found;
+
+use crate::programs::Programs;
+use crate::report::Table;
+use crate::stats::{Spread, median};
+use crate::variants::Variant;
+use crate::{Failure, screen};
+
+/// Start-up is over by then, and whatever is given back has been.
+const SETTLED: Duration = Duration::from_millis(200);
+
+/// One process, in KiB.
+struct Held {
+    name: String,
+    pss: f64,
+    private: f64,
+}
+
+impl Held {
+    fn of(process: &Found) -> Result<Self, Failure> {
+        let path = format!("/proc/{}/smaps_rollup", process.stat.pid);
+        let rollup = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        let kib = |key: &str| -> Result<f64, Failure> {
+            let line =
+                rollup.lines().find_map(|line| line.strip_prefix(key)).ok_or(format!("{path} has no {key}"))?;
+            Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+        };
+        let private = kib("Private_Clean:")? + kib("Private_Dirty:")?;
+        Ok(Self { name: process.stat.name.clone(), pss: kib("Pss:")?, private })
+    }
+}
+
+/// Measures all wrappers. Returns the table, and what nostray holds, in KiB.
+pub(crate) fn measure(variants: &[Variant], programs: &Programs, passes: usize) -> Result<(Table, Spread), Failure> {
+    let wrappers: Vec<&Variant> = variants.iter().filter(|variant| !variant.is_direct()).collect();
+    let mut all: Vec<Vec<Vec<Held>>> = wrappers.iter().map(|_| Vec::new()).collect();
+    for pass in 0..passes {
+        screen::progress(format_args!("memory: pass {} of {passes}", pass + 1));
+        for (variant, seen) in wrappers.iter().zip(&mut all) {
+            seen.push(one(variant, programs)?);
+        }
+    }
+    let title = "Memory of the wrapper's own processes, idle, 200 ms after the start";
+    let mut table = Table::new(title, &["", "PSS KiB", "private KiB", "PSS of each, KiB"]);
+    let sums = |seen: &[Vec<Held>], of: fn(&Held) -> f64| -> Vec<f64> {
+        seen.iter().map(|held| held.iter().map(of).sum()).collect()
+    };
+    let mut nostrays = Spread::default();
+    for (variant, seen) in wrappers.iter().zip(&all) {
+        let pss = Spread::of(&sums(seen, |held| held.pss));
+        if variant.is_nostray() {
+            nostrays = pss;
+        }
+        table.row([
+            variant.name.to_owned(),
+            pss.show(0),
+            format!("{:.0}", median(&sums(seen, |held| held.private))),
+            each(seen),
+        ]);
+    }
+    table.note(format!(
+        "Median of {passes} passes (lowest-highest). PSS counts a page that n processes share as 1/n in each, so pages \
+         of the C library that the rest of the machine uses too count for little."
+    ));
+    Ok((table, nostrays))
+}
+
+fn one(variant: &Variant, programs: &Programs) -> Result<Vec<Held>, Failure> {
+    let child = [programs.badchild.clone().into_os_string(), "pause".into()];
+    let mut started = variant.start(&child)?;
+    started.output.read_line(&mut String::new())?;
+    std::thread::sleep(SETTLED);
+    started.wrappers_own(&child).iter().map(Held::of).collect()
+}
+
+/// Each process by its name and the median over the passes.
+fn each(seen: &[Vec<Held>]) -> String {
+    let Some(first) = seen.first() else { return String::new() };
+    let of = |at: usize| seen.iter().filter_map(|held| held.get(at)).map(|held| held.pss).collect::<Vec<_>>();
+    let each = first.iter().enumerate().map(|(at, held)| format!("{} {:.0}", held.name, median(&of(at))));
+    each.collect::<Vec<_>>().join(", ")
+}

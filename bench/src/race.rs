@@ -1,0 +1,150 @@
+//! `race`: the pen's own processes are killed at random moments, at most two of the three in a round, and sometimes the
+//! host; in the end nobody of the tree may be left, and nobody else may have been touched.
+//!
+//! All three at once is left out: then the tree does survive, until a later `nostray sweep`.
+
+mod chain;
+mod plan;
+mod random;
+mod round;
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use badchild::{Bystanders, Scene, User};
+
+use crate::programs::Programs;
+use crate::{Failure, args, screen};
+use plan::Plan;
+use round::{Outcome, Trouble};
+
+/// Enough to see a pattern.
+const ENOUGH: usize = 20;
+
+thread_local! {
+    /// What this thread is doing, for the case that the test kit panics.
+    static NOW: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// What all rounds have in common.
+pub(crate) struct Stage {
+    pub(crate) nostray: PathBuf,
+    pub(crate) badchild: PathBuf,
+    users: Vec<User>,
+    bystanders: Bystanders,
+}
+
+/// What has come out so far.
+#[derive(Default)]
+struct Tally {
+    next: AtomicU64,
+    killed: [AtomicU64; 4],
+    missed: AtomicU64,
+    slowest_ms: AtomicU64,
+    failures: Mutex<Vec<String>>,
+}
+
+pub(crate) fn run(options: &args::Race) -> Result<ExitCode, Failure> {
+    screen::progress("building");
+    let programs = Programs::build()?;
+    let stage = Stage {
+        nostray: badchild::publish(&programs.nostray),
+        badchild: badchild::publish(&programs.badchild),
+        users: User::all(),
+        bystanders: Bystanders::start(User::Current),
+    };
+    let others = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        NOW.with_borrow(|now| screen::complain(format_args!("in {now}:")));
+        others(panic);
+    }));
+    let groups = groups_left();
+    screen::clear();
+    screen::print(format_args!(
+        "race: {} rounds, seed {}, {} threads",
+        options.rounds, options.seed, options.threads
+    ));
+    let (tally, start) = (Tally::default(), Instant::now());
+    std::thread::scope(|scope| {
+        for _ in 0..options.threads.max(1) {
+            scope.spawn(|| work(&stage, options, &tally));
+        }
+    });
+    screen::clear();
+    let played = tally.next.load(Ordering::Relaxed).min(options.rounds);
+    let [front, spare, guard, host] = tally.killed.each_ref().map(|count| count.load(Ordering::Relaxed));
+    screen::print(format_args!(
+        "{played} rounds in {:.0} s; killed: front {front}, spare {spare}, guard {guard}, host {host} times; nobody to \
+         kill in {} rounds; slowest end {} ms after the last kill; empty control groups left behind: {}",
+        start.elapsed().as_secs_f64(),
+        tally.missed.load(Ordering::Relaxed),
+        tally.slowest_ms.load(Ordering::Relaxed),
+        groups_left().saturating_sub(groups),
+    ));
+    let failures = tally.failures.into_inner().unwrap_or_default();
+    for failure in &failures {
+        screen::print(failure);
+    }
+    screen::print(format_args!("{} failures", failures.len()));
+    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn work(stage: &Stage, options: &args::Race, tally: &Tally) {
+    // Looked at once more a round later: somebody who was just being born may have been overlooked.
+    let mut before: Option<(Scene, String)> = None;
+    loop {
+        let round = tally.next.fetch_add(1, Ordering::Relaxed);
+        if round >= options.rounds || tally.failures.lock().map_or(true, |failures| failures.len() >= ENOUGH) {
+            return;
+        }
+        screen::progress(format_args!("round {round} of {}", options.rounds));
+        let plan = Plan::new(random::seed_of_round(options.seed, round), &stage.users);
+        let title = format!("round {round}, seed {}: {plan}", plan.seed);
+        NOW.with_borrow_mut(|now| now.clone_from(&title));
+        let scene = Scene::new(plan.user);
+        let result = round::play(stage, &plan, &scene);
+        stage.bystanders.expect_untouched();
+        match result {
+            Ok(outcome) => count(tally, &outcome),
+            Err(trouble) => fail(tally, &title, &trouble),
+        }
+        if let Some((scene, title)) = before.replace((scene, title)) {
+            let late = round::describe(&scene.everybody());
+            if !late.is_empty() {
+                fail(tally, &title, &Trouble { what: "came back after the end of its round".into(), details: late });
+            }
+        }
+    }
+}
+
+fn count(tally: &Tally, outcome: &Outcome) {
+    for (counter, killed) in tally.killed.iter().zip(outcome.killed) {
+        counter.fetch_add(killed.into(), Ordering::Relaxed);
+    }
+    tally.missed.fetch_add(u64::from(outcome.killed == [false; 4]), Ordering::Relaxed);
+    tally.slowest_ms.fetch_max(u64::try_from(outcome.time.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+}
+
+fn fail(tally: &Tally, title: &str, trouble: &Trouble) {
+    let text = format!("\nFAILED {title}\n  {}\n    {}", trouble.what, trouble.details.join("\n    "));
+    screen::complain(&text);
+    if let Ok(mut failures) = tally.failures.lock() {
+        failures.push(text);
+    }
+}
+
+/// Control groups of pens in which nobody is. Other pens of this machine may come and go meanwhile, so this is for
+/// information only.
+fn groups_left() -> usize {
+    let folders = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].into_iter().filter_map(|f| std::fs::read_dir(f).ok());
+    folders
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("nostray-"))
+        .filter(|entry| std::fs::read_to_string(entry.path().join("cgroup.procs")).is_ok_and(|list| list.is_empty()))
+        .count()
+}

@@ -1,0 +1,215 @@
+//! One round: a host starts a tree, somebody is killed, and in the end nobody may be left.
+
+use std::time::{Duration, Instant};
+
+use badchild::{Found, Pid, Scene};
+use nostray_sys::Signal;
+
+use super::Stage;
+use super::chain::{Chain, Role};
+use super::plan::{Moment, Plan, Victim};
+use crate::Failure;
+use crate::host::Host;
+
+/// Both graces together are a hundredth of this.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// How much longer a survivor is watched, to tell a slow end from none.
+const AFTERWARDS: Duration = Duration::from_secs(20);
+/// Looks that must all find nobody. In the middle of an `execve` a process has no environment, and one that is forked
+/// during a look may be overlooked.
+const LOOKS: usize = 3;
+
+/// What a round came to when nothing was wrong.
+pub(crate) struct Outcome {
+    /// Whether front, spare, guard and host were killed.
+    pub(crate) killed: [bool; 4],
+    /// From the last kill to the end of the last process.
+    pub(crate) time: Duration,
+}
+
+/// What was wrong.
+pub(crate) struct Trouble {
+    pub(crate) what: String,
+    pub(crate) details: Vec<String>,
+}
+
+impl From<Failure> for Trouble {
+    fn from(error: Failure) -> Self {
+        Self { what: error.to_string(), details: Vec::new() }
+    }
+}
+
+/// What was done, and when.
+struct Log {
+    start: Instant,
+    lines: Vec<String>,
+}
+
+impl Log {
+    fn add(&mut self, what: impl std::fmt::Display) {
+        self.lines.push(format!("{:9.3} ms  {what}", self.start.elapsed().as_secs_f64() * 1e3));
+    }
+}
+
+pub(crate) fn play(stage: &Stage, plan: &Plan, scene: &Scene) -> Result<Outcome, Trouble> {
+    let folder = badchild::Folder::new("race");
+    let (said, complaints) = (folder.path().join("nostray.log"), folder.path().join("stderr"));
+    let nostray = stage.nostray.as_os_str().to_owned();
+    let mut command = vec![nostray, "run".into(), "--log-file".into(), said.clone().into()];
+    command.extend(["--eof-grace", "50ms", "--term-grace", "50ms", "--"].map(Into::into));
+    command.extend([stage.badchild.as_os_str().to_owned(), "tree".into(), plan.manner.into(), plan.kind.into()]);
+
+    let stderr = std::fs::File::create(&complaints).map_err(Failure::from)?.into();
+    let mut log = Log { start: Instant::now(), lines: Vec::new() };
+    let mut host = Host::start(scene, &stage.badchild, &["--stdin", plan.stdin], &command, stderr)?;
+    let host_pid = host.pid()?;
+    let mut chain = Chain::default();
+    let result = kill_all(plan, &mut host, host_pid, &mut chain, &mut log);
+    let with_log = |what: String, mut details: Vec<String>, log: Log| {
+        details.extend(log.lines);
+        for (name, file) in [("log", &said), ("stderr", &complaints)] {
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            details.extend(text.lines().map(|line| format!("{name}: {line}")));
+        }
+        Trouble { what, details }
+    };
+    let killed = match result {
+        Ok(killed) => killed,
+        Err(error) => return Err(with_log(error.to_string(), describe(&scene.everybody()), log)),
+    };
+    // Somebody of the pen is gone, or its stdin is closed: the tree has to end although the host lives.
+    if killed == [false; 4] && !matches!(plan.moment, Moment::StdinClosed(_)) {
+        host.kill().map_err(|error| Trouble::from(Failure::from(error)))?;
+    }
+    let last_kill = Instant::now();
+    let others = || {
+        let mut left = scene.everybody();
+        left.retain(|found| found.stat.pid != host_pid);
+        left
+    };
+    if let Err(left) = ends(&others) {
+        let mut details = describe(&left);
+        let end = last_kill + AFTERWARDS;
+        while Instant::now() < end && !others().is_empty() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        details.push(match others().len() {
+            0 => format!("... gone {:?} after the last kill", last_kill.elapsed()),
+            count => format!("... {count} still there {AFTERWARDS:?} later"),
+        });
+        return Err(with_log(format!("{} left after {DEADLINE:?}", left.len()), details, log));
+    }
+    let time = last_kill.elapsed();
+    // It was started before the front.
+    if chain.get(Role::Front).is_some() && !host.has_its_friend() {
+        return Err(with_log("the host's friend was hit".to_owned(), Vec::new(), log));
+    }
+    drop(host);
+    match scene.everybody() {
+        left if left.is_empty() => Ok(Outcome { killed, time }),
+        left => Err(with_log("somebody outlived the host".to_owned(), describe(&left), log)),
+    }
+}
+
+/// Kills whom the plan says, as far as they are there at that moment. Returns whether front, spare, guard and host were.
+fn kill_all(
+    plan: &Plan,
+    host: &mut Host,
+    host_pid: Pid,
+    chain: &mut Chain,
+    log: &mut Log,
+) -> Result<[bool; 4], Failure> {
+    match plan.moment {
+        Moment::Spawned(time) => spin(time),
+        Moment::Seen(time) => {
+            let awaited = plan.first_of_pen().unwrap_or(Role::Front);
+            let patience = Instant::now() + Duration::from_secs(5);
+            while chain.get(awaited).is_none() && Instant::now() < patience {
+                chain.look(host_pid);
+            }
+            log.add(format_args!("{awaited:?} seen"));
+            spin(time);
+        }
+        Moment::StdinClosed(time) => {
+            host.ready(DEADLINE)?;
+            chain.look(host_pid);
+            host.close();
+            log.add("stdin closed");
+            spin(time);
+        }
+    }
+    let mut killed = [false; 4];
+    for (at, (pause, victim)) in plan.kills.iter().enumerate() {
+        // Those that are killed at once are looked for before the first kill, or it would take a while between them.
+        if at > 0 && *pause > Duration::from_micros(1) {
+            spin(*pause);
+        }
+        if at == 0 || *pause > Duration::from_micros(1) {
+            chain.look(host_pid);
+        }
+        match victim {
+            Victim::Host => {
+                log.add("SIGKILL to the host");
+                host.kill()?;
+                killed[3] = true;
+            }
+            Victim::Own(role) => match chain.get(*role).filter(|found| found.is_alive()) {
+                Some(found) => {
+                    log.add(format_args!("SIGKILL to {role:?} {} ({})", found.stat.pid, found.stat.name));
+                    found.send(Signal::KILL);
+                    killed[*role as usize] = true;
+                }
+                None => log.add(format_args!("{role:?} is not there")),
+            },
+        }
+    }
+    Ok(killed)
+}
+
+/// Waits exactly: sleeping alone is late by a good part of what it is about.
+fn spin(time: Duration) {
+    let end = Instant::now() + time;
+    std::thread::sleep(time.saturating_sub(Duration::from_millis(1)));
+    while Instant::now() < end {
+        std::hint::spin_loop();
+    }
+}
+
+/// Waits for several looks in a row that find nobody; those who are left if that takes too long.
+fn ends(everybody: &dyn Fn() -> Vec<Found>) -> Result<(), Vec<Found>> {
+    let deadline = Instant::now() + DEADLINE;
+    let mut empty = 0;
+    loop {
+        let left = everybody();
+        empty = if left.is_empty() { empty + 1 } else { 0 };
+        if empty == LOOKS {
+            return Ok(());
+        }
+        if Instant::now() > deadline && !left.is_empty() {
+            return Err(left);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What there is to know about each.
+pub(crate) fn describe(those: &[Found]) -> Vec<String> {
+    let line = |found: &Found| {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", found.stat.pid)).unwrap_or_default();
+        let field =
+            |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().trim().to_owned();
+        format!(
+            "pid {} ({}), parent {:?}, state {}, pending {}/{}, blocked {}, ignored {}: {}",
+            found.stat.pid,
+            found.stat.name,
+            found.stat.parent.map(|pid| pid.as_raw_nonzero().get()),
+            field("State:"),
+            field("SigPnd:"),
+            field("ShdPnd:"),
+            field("SigBlk:"),
+            field("SigIgn:"),
+            found.command,
+        )
+    };
+    those.iter().map(line).collect()
+}

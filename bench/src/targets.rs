@@ -1,0 +1,40 @@
+//! What nostray set out to reach, and whether it has.
+
+use crate::report::Table;
+use crate::stats::Spread;
+use crate::teardown::{GRACES, Times, Tree};
+
+/// What was measured of nostray.
+pub(crate) struct Measured {
+    pub(crate) latency: Spread,
+    pub(crate) pss: Spread,
+    pub(crate) start: Spread,
+    pub(crate) teardown: Times,
+}
+
+pub(crate) fn check(measured: &Measured) -> Table {
+    let mut table = Table::new("Targets for nostray run", &["", "target", "measured", ""]);
+    let mut line = |what: &str, target: &str, value: String, reached: bool| {
+        let verdict = if reached { "reached" } else { "MISSED" };
+        table.row([what.to_owned(), target.to_owned(), value, verdict.to_owned()]);
+    };
+    let latency = measured.latency.median;
+    line("message latency, p50 / direct", "0.97-1.05", format!("{latency:.2}"), (0.97..=1.05).contains(&latency));
+    let pss = measured.pss.median;
+    line("PSS of front, spare and guard", "<= 1024 KiB", format!("{pss:.0} KiB"), pss <= 1024.0);
+    let start = measured.start.median;
+    line("start above direct, p50", "<= 1.5 ms", format!("{start:.2} ms"), start <= 1.5);
+
+    let ten = measured.teardown.median(Tree { size: 10, stubborn: false });
+    line("cooperative tree of 10 gone, p50", "<= 50 ms", milliseconds(ten), ten.is_some_and(|ms| ms <= 50.0));
+    for tree in measured.teardown.trees().filter(|tree| tree.stubborn) {
+        let above = measured.teardown.median(tree).map(|ms| ms - GRACES.as_secs_f64() * 1e3);
+        let what = format!("stubborn tree of {} gone above graces, p50", tree.size);
+        line(&what, "<= 100 ms", milliseconds(above), above.is_some_and(|ms| ms <= 100.0));
+    }
+    table
+}
+
+fn milliseconds(value: Option<f64>) -> String {
+    value.map_or_else(|| "survivors".to_owned(), |ms| format!("{ms:.1} ms"))
+}

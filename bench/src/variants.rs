@@ -1,0 +1,155 @@
+//! What is compared: no wrapper, nostray, and what people use instead.
+
+use std::ffi::OsString;
+use std::io::BufReader;
+use std::os::fd::AsFd;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use badchild::{Found, Scene, User};
+use nostray_sys::poll::{Until, wait};
+use nostray_sys::{Pidfd, Signal};
+
+use crate::Failure;
+use crate::programs::{Programs, in_path};
+
+#[derive(Clone, PartialEq, Eq)]
+enum Kind {
+    Direct,
+    Nostray,
+    Other,
+}
+
+/// One way to start a command.
+#[derive(Clone)]
+pub(crate) struct Variant {
+    pub(crate) name: &'static str,
+    kind: Kind,
+    /// The wrapper with its options; nothing for direct.
+    prefix: Vec<OsString>,
+    /// With whose rights.
+    pub(crate) user: User,
+}
+
+impl Variant {
+    fn new(name: &'static str, kind: Kind, prefix: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        Self { name, kind, prefix: prefix.into_iter().map(Into::into).collect(), user: User::Current }
+    }
+
+    pub(crate) fn is_direct(&self) -> bool {
+        self.kind == Kind::Direct
+    }
+
+    pub(crate) fn is_nostray(&self) -> bool {
+        self.kind == Kind::Nostray
+    }
+
+    /// The whole command line for a child. `options` are for nostray; the others have none of the kind.
+    pub(crate) fn words(&self, options: &[&str], child: &[OsString]) -> Vec<OsString> {
+        let mut words = self.prefix.clone();
+        if self.is_nostray() {
+            words.extend(options.iter().map(Into::into));
+            words.push("--".into());
+        }
+        words.extend_from_slice(child);
+        words
+    }
+
+    /// Starts a child, with pipes for stdin and stdout as hosts do.
+    pub(crate) fn start(&self, child: &[OsString]) -> Result<Started, Failure> {
+        let scene = Scene::new(self.user);
+        let words = self.words(&[], child);
+        let mut command = scene.command(words.first().ok_or("no command")?.as_ref());
+        command.args(words.iter().skip(1)).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().map_err(|error| format!("{}: {error}", self.name))?;
+        let input = process.stdin.take().ok_or("no pipe")?;
+        let output = BufReader::new(process.stdout.take().ok_or("no pipe")?);
+        Ok(Started { process, input: Some(input), output, scene })
+    }
+}
+
+/// A child in its wrapper. Both are ended with the value.
+pub(crate) struct Started {
+    process: Child,
+    pub(crate) input: Option<ChildStdin>,
+    pub(crate) output: BufReader<ChildStdout>,
+    scene: Scene,
+}
+
+impl Started {
+    /// The processes of the wrapper, without the child that it wraps.
+    pub(crate) fn wrappers_own(&self, child: &[OsString]) -> Vec<Found> {
+        let program = child.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+        let mut own = self.scene.everybody();
+        own.retain(|found| !found.command.starts_with(&program));
+        own.sort_by_key(|found| (found.stat.start, found.stat.pid.as_raw_nonzero()));
+        own
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self) -> std::io::Result<()> {
+        self.input = None;
+        self.process.wait().map(drop)
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // Politely first, so that wrappers may tidy up; the scene ends what is left.
+        self.input = None;
+        if let (Ok(None), Ok(number)) = (self.process.try_wait(), i32::try_from(self.process.id()))
+            && let Ok(handle) = Pidfd::open(badchild::pid(number))
+        {
+            handle.send(Signal::TERM).ok();
+            wait(&[(handle.as_fd(), Until::Readable)], Some(Duration::from_secs(3))).ok();
+        }
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+/// All ways that this machine has, and a line about each that it has not.
+pub(crate) fn find(programs: &Programs) -> (Vec<Variant>, Vec<String>) {
+    let nostray = [programs.nostray.clone().into_os_string(), "run".into()];
+    let mut found =
+        vec![Variant::new("direct", Kind::Direct, [""; 0]), Variant::new("nostray run", Kind::Nostray, nostray)];
+    let mut missing = Vec::new();
+    let bwrap = ["bwrap", "--dev-bind", "/", "/", "--die-with-parent"];
+    let bwrap_pid = [&bwrap[..], &["--unshare-pid", "--proc", "/proc"]].concat();
+    for (name, prefix) in [
+        ("tini -s", &["tini", "-s", "--"][..]),
+        ("dumb-init", &["dumb-init", "--"]),
+        ("bwrap", &bwrap),
+        ("bwrap pid ns", &bwrap_pid),
+    ] {
+        let variant = Variant::new(name, Kind::Other, prefix);
+        match works(&variant) {
+            Ok(()) => found.push(variant),
+            Err(why) => missing.push(format!("{name} is left out: {why}")),
+        }
+    }
+    (found, missing)
+}
+
+fn works(variant: &Variant) -> Result<(), String> {
+    let words = variant.words(&[], &["/bin/true".into()]);
+    let program = words.first().and_then(|word| word.to_str()).unwrap_or_default();
+    let path = in_path(program).ok_or_else(|| format!("{program} is not in PATH"))?;
+    let output = Command::new(path).args(&words[1..]).output().map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{program} fails here: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+/// Direct once more, under another name: how far it is from direct is what chance does on this machine.
+pub(crate) fn control() -> Variant {
+    Variant::new("direct, again", Kind::Other, [""; 0])
+}
+
+/// nostray for a user to whom no control group is delegated, where that can be tried: by root alone.
+pub(crate) fn without_group(programs: &Programs) -> Option<Variant> {
+    let nostray = badchild::publish(&programs.nostray).into_os_string();
+    let variant = Variant::new("nostray, no cgroup", Kind::Nostray, [nostray, "run".into()]);
+    User::all().contains(&User::Nobody).then_some(Variant { user: User::Nobody, ..variant })
+}
