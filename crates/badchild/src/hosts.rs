@@ -32,7 +32,7 @@ pub(crate) fn host(mut args: Args) -> Result<ExitCode, Failure> {
             Stdio::from(OwnedFd::from(theirs))
         }
         "terminal" => {
-            let (master, name) = open_terminal()?;
+            let (master, name) = badchild::open_terminal()?;
             held = Some(master);
             let me = std::env::current_exe()?.display().to_string();
             words.splice(0..0, [me, "on-terminal".to_owned(), name, "--".to_owned()]);
@@ -66,23 +66,19 @@ pub(crate) fn host(mut args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn open_terminal() -> Result<(OwnedFd, String), Failure> {
-    let master = rustix::pty::openpt(rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY)?;
-    fcntl_setfd(&master, FdFlags::CLOEXEC)?;
-    rustix::pty::grantpt(&master)?;
-    rustix::pty::unlockpt(&master)?;
-    let name = rustix::pty::ptsname(&master, Vec::new())?.into_string()?;
-    Ok((master, name))
-}
-
-/// `on-terminal PATH -- CMD`: becomes CMD, at the head of a session on that terminal; its stdout stays what it was.
+/// `on-terminal PATH [--output-too] -- CMD`: becomes CMD, at the head of a session on that terminal; its stdout stays
+/// what it was unless asked for.
 pub(crate) fn on_terminal(mut args: Args) -> Result<ExitCode, Failure> {
     let path = args.next("a terminal")?;
+    let output_too = args.flag("--output-too");
     setsid()?;
     let terminal = std::fs::File::options().read(true).write(true).open(path)?;
     rustix::process::ioctl_tiocsctty(terminal.as_fd()).ok();
     rustix::stdio::dup2_stdin(&terminal)?;
     rustix::stdio::dup2_stderr(&terminal)?;
+    if output_too {
+        rustix::stdio::dup2_stdout(&terminal)?;
+    }
     drop(terminal);
     let program = Program::new(args.command().into_iter().map(Into::into))?;
     Err(program.exec_with("BADCHILD_TERMINAL".as_ref(), "1".as_ref()).into())

@@ -422,3 +422,14 @@ impl Drop for Bystanders {
         }
     }
 }
+
+/// A new terminal: its master, and the path of the terminal itself.
+pub fn open_terminal() -> io::Result<(std::os::fd::OwnedFd, String)> {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+    rustix::io::fcntl_setfd(&master, rustix::io::FdFlags::CLOEXEC)?;
+    grantpt(&master)?;
+    unlockpt(&master)?;
+    let name = ptsname(&master, Vec::new())?;
+    Ok((master, name.to_string_lossy().into_owned()))
+}

@@ -31,22 +31,24 @@ pub(crate) fn find(stdin: StdinKind) -> Result<Host, Error> {
 
 /// Whether `parent` got us from the kernel because the one who started us had died.
 ///
-/// There is no call that tells, but traces do. A process is in its parent's session unless it has made its own.
-/// So in a session that is neither ours nor our parent's, somebody else put us. In a session of our own, only a
-/// process that collects orphans is suspect, and only if we got a pipe for stdin (which init does not give) that
-/// it does not hold the other end of: an agent that runs as the first process of a container does.
+/// There is no call that tells, but traces do. A guard starts nobody but the child that it has marked. A process is in
+/// its parent's session unless it has made its own, so in a session that is neither ours nor our parent's, somebody else
+/// put us. In a session of our own, only a process that collects orphans is suspect, and only if we got a pipe for stdin
+/// (which init does not give) that it does not hold the other end of: an agent that runs as the first process of a
+/// container does.
 fn was_handed_to(parent: Pid, stdin: StdinKind) -> bool {
+    let name = Stat::of(parent).map(|stat| stat.name).unwrap_or_default();
+    if let Some(is_its_child) = mark::is_child_of_enclosing_pen()
+        && name.starts_with("nostray")
+    {
+        return !is_its_child;
+    }
     let (Ok(ours), Ok(theirs)) = (session_of(None), session_of(Some(parent))) else { return false };
     if ours != Some(getpid()) {
-        // A guard leaves the session after it has forked its child, so the child of the pen around us is in
-        // none of its parent's, and rightly so.
-        return ours != theirs && !mark::is_child_of_enclosing_pen();
+        return ours != theirs;
     }
-    collects_orphans(parent) && !started_as_a_service() && !holds_our_stdin(parent, stdin)
-}
-
-fn collects_orphans(pid: Pid) -> bool {
-    pid == Pid::INIT || Stat::of(pid).is_some_and(|stat| stat.name == "systemd")
+    let collects_orphans = parent == Pid::INIT || name == "systemd";
+    collects_orphans && !started_as_a_service() && !holds_our_stdin(parent, stdin)
 }
 
 /// systemd tells each process that it starts its own number.

@@ -46,10 +46,10 @@ pub(crate) fn for_child(id: &PenId) -> OsString {
     mark
 }
 
-/// Whether this process is the child of the pen around it, and not some process further down that was handed
-/// to that pen's guard when its own parent died.
-pub(crate) fn is_child_of_enclosing_pen() -> bool {
-    std::env::var_os(MARK).is_some_and(|mark| names_as_child(&mark, getpid()))
+/// Whether this process is the child of the pen around it, and not some process further down that may have been handed
+/// to that pen's guard when its own parent died. `None` if there is no pen around it.
+pub(crate) fn is_child_of_enclosing_pen() -> Option<bool> {
+    std::env::var_os(MARK).map(|mark| names_as_child(&mark, getpid()))
 }
 
 fn names_as_child(mark: &OsStr, pid: Pid) -> bool {
