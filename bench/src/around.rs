@@ -46,6 +46,9 @@ pub(crate) fn run() -> Result<ExitCode, Failure> {
     }
     let status = inside.wait()?;
     let left = run.sweep();
+    if status.code().is_none() {
+        return Err(format!("the run did not finish ({status}); {} processes of it were killed", left.len()).into());
+    }
     if status.success() && !left.is_empty() {
         return Err(format!("left behind, and killed now: {left:#?}").into());
     }

@@ -23,7 +23,11 @@ pub(crate) fn run(options: &args::Pen) -> Result<(), Failure> {
     } else {
         messages::Amount { passes: 15, rounds: 20, round_trips: 100, long_lines: 32 }
     };
-    let (table, latency) = messages::measure(&variants, &programs, &amount)?;
+    let mut with_both_tiers = variants.clone();
+    if let Some(variant) = variants::without_group(&programs) {
+        with_both_tiers.insert(2, variant);
+    }
+    let (table, latency) = messages::measure(&with_both_tiers, &programs, &amount)?;
     report.add(&table);
     let (table, start) = if quick { start::measure(&variants, 3, 20)? } else { start::measure(&variants, 10, 50)? };
     report.add(&table);
@@ -31,10 +35,6 @@ pub(crate) fn run(options: &args::Pen) -> Result<(), Failure> {
     report.add(&table);
     report.add(&quiet::measure(&variants, &programs)?);
 
-    let mut with_both_tiers = variants.clone();
-    if let Some(variant) = variants::without_group(&programs) {
-        with_both_tiers.insert(2, variant);
-    }
     let (tables, teardown) = if quick {
         teardown::measure(&with_both_tiers, &programs, &[1, 10, 100], |_| 5)?
     } else {

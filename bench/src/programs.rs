@@ -5,6 +5,7 @@ use std::process::Command;
 
 use crate::Failure;
 
+/// Where they are, for every user to execute.
 pub(crate) struct Programs {
     pub(crate) nostray: PathBuf,
     pub(crate) badchild: PathBuf,
@@ -26,7 +27,8 @@ impl Programs {
         if !built.success() {
             return Err("cargo could not build nostray and badchild".into());
         }
-        Ok(Self { nostray: existing(folder, "nostray")?, badchild: existing(folder, "badchild")? })
+        let published = |name| existing(folder, name).map(|path| badchild::publish(&path));
+        Ok(Self { nostray: published("nostray")?, badchild: published("badchild")? })
     }
 }
 

@@ -9,7 +9,6 @@ mod random;
 mod round;
 
 use std::cell::RefCell;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,8 +31,7 @@ thread_local! {
 
 /// What all rounds have in common.
 pub(crate) struct Stage {
-    pub(crate) nostray: PathBuf,
-    pub(crate) badchild: PathBuf,
+    pub(crate) programs: Programs,
     users: Vec<User>,
     bystanders: Bystanders,
 }
@@ -50,13 +48,8 @@ struct Tally {
 
 pub(crate) fn run(options: &args::Race) -> Result<ExitCode, Failure> {
     screen::progress("building");
-    let programs = Programs::build()?;
-    let stage = Stage {
-        nostray: badchild::publish(&programs.nostray),
-        badchild: badchild::publish(&programs.badchild),
-        users: User::all(),
-        bystanders: Bystanders::start(User::Current),
-    };
+    let stage =
+        Stage { programs: Programs::build()?, users: User::all(), bystanders: Bystanders::start(User::Current) };
     let others = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         NOW.with_borrow(|now| screen::complain(format_args!("in {now}:")));
@@ -108,11 +101,17 @@ fn work(stage: &Stage, options: &args::Race, tally: &Tally) {
         let scene = Scene::new(plan.user);
         let result = round::play(stage, &plan, &scene);
         stage.bystanders.expect_untouched();
-        match result {
-            Ok(outcome) => count(tally, &outcome),
-            Err(trouble) => fail(tally, &title, &trouble),
-        }
-        if let Some((scene, title)) = before.replace((scene, title)) {
+        let earlier = match result {
+            Ok(outcome) => {
+                count(tally, &outcome);
+                before.replace((scene, title))
+            }
+            Err(trouble) => {
+                fail(tally, &title, &trouble);
+                before.take()
+            }
+        };
+        if let Some((scene, title)) = earlier {
             let late = round::describe(&scene.everybody());
             if !late.is_empty() {
                 fail(tally, &title, &Trouble { what: "came back after the end of its round".into(), details: late });

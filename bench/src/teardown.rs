@@ -74,14 +74,15 @@ pub(crate) fn measure(
     let mut nostrays = Times(Vec::new());
     for stubborn in [false, true] {
         let what = if stubborn {
-            format!("Stubborn trees: milliseconds above the graces ({} ms)", GRACES.as_millis())
+            format!("Stubborn trees: ms above the graces ({} ms)", GRACES.as_millis())
         } else {
-            "Cooperative trees: milliseconds".to_owned()
+            "Cooperative trees: ms".to_owned()
         };
         let title = format!("{what} from the host's SIGKILL to an empty tree, p50 (p90)");
-        let columns: Vec<String> = sizes.iter().map(|size| format!("{size} processes")).collect();
+        let columns: Vec<String> = sizes.iter().map(ToString::to_string).collect();
         let columns: Vec<&str> = std::iter::once("").chain(columns.iter().map(String::as_str)).collect();
         let mut table = Table::new(title, &columns);
+        table.columns[0] = "processes:".to_owned();
         let mut rows: Vec<Vec<String>> = variants.iter().map(|variant| vec![variant.name.to_owned()]).collect();
         for &size in sizes {
             let tree = Tree { size, stubborn };
@@ -151,7 +152,7 @@ fn cell(variant: &Variant, tree: Tree, outcomes: &Outcomes) -> String {
 
 fn one(variant: &Variant, programs: &Programs, tree: Tree) -> Result<Outcome, Failure> {
     let scene = Scene::new(variant.user);
-    let badchild = badchild::publish(&programs.badchild);
+    let badchild = programs.badchild.clone();
     let options: &[&str] = if tree.stubborn { &GRACE_OPTIONS } else { &[] };
     let command = variant.words(options, &tree.child(badchild.clone().into()));
     let mut host = Host::start(&scene, &badchild, &[], &command, Stdio::null())?;

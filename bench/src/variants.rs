@@ -149,7 +149,7 @@ pub(crate) fn control() -> Variant {
 
 /// nostray for a user to whom no control group is delegated, where that can be tried: by root alone.
 pub(crate) fn without_group(programs: &Programs) -> Option<Variant> {
-    let nostray = badchild::publish(&programs.nostray).into_os_string();
+    let nostray = programs.nostray.clone().into_os_string();
     let variant = Variant::new("nostray, no cgroup", Kind::Nostray, [nostray, "run".into()]);
     User::all().contains(&User::Nobody).then_some(Variant { user: User::Nobody, ..variant })
 }

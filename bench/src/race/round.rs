@@ -54,14 +54,19 @@ impl Log {
 pub(crate) fn play(stage: &Stage, plan: &Plan, scene: &Scene) -> Result<Outcome, Trouble> {
     let folder = badchild::Folder::new("race");
     let (said, complaints) = (folder.path().join("nostray.log"), folder.path().join("stderr"));
-    let nostray = stage.nostray.as_os_str().to_owned();
+    let nostray = stage.programs.nostray.as_os_str().to_owned();
     let mut command = vec![nostray, "run".into(), "--log-file".into(), said.clone().into()];
     command.extend(["--eof-grace", "50ms", "--term-grace", "50ms", "--"].map(Into::into));
-    command.extend([stage.badchild.as_os_str().to_owned(), "tree".into(), plan.manner.into(), plan.kind.into()]);
+    command.extend([
+        stage.programs.badchild.as_os_str().to_owned(),
+        "tree".into(),
+        plan.manner.into(),
+        plan.kind.into(),
+    ]);
 
     let stderr = std::fs::File::create(&complaints).map_err(Failure::from)?.into();
     let mut log = Log { start: Instant::now(), lines: Vec::new() };
-    let mut host = Host::start(scene, &stage.badchild, &["--stdin", plan.stdin], &command, stderr)?;
+    let mut host = Host::start(scene, &stage.programs.badchild, &["--stdin", plan.stdin], &command, stderr)?;
     let host_pid = host.pid()?;
     let mut chain = Chain::default();
     let result = kill_all(plan, &mut host, host_pid, &mut chain, &mut log);
