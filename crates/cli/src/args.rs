@@ -117,6 +117,10 @@ pub(crate) struct DemoArgs {
     /// Play a part in the demonstration
     #[arg(long, hide = true)]
     pub(crate) actor: Option<crate::demo::Actor>,
+
+    /// What the host of the demonstration starts
+    #[arg(last = true, hide = true, requires = "actor")]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Print a completion script for a shell

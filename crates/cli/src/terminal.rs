@@ -9,14 +9,33 @@ pub(crate) fn complain(error: &dyn Display) {
     writeln!(io::stderr(), "nostray: {error}").ok();
 }
 
+/// Whether standard output is a terminal on which what was written can be written over.
+pub(crate) fn is_live() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
 /// Whether to use colours on standard output.
 pub(crate) fn colours() -> bool {
-    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    is_live() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Whether a terminal in this environment shows more than ASCII.
+pub(crate) fn shows_unicode() -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
+    let locale = locale.filter(|value| !value.is_empty()).map(|value| value.to_ascii_lowercase()).next();
+    locale.is_some_and(|value| value.contains("utf-8") || value.contains("utf8"))
+}
+
+/// Writes to standard output, at once.
+pub(crate) fn write(text: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text)?;
+    stdout.flush()
 }
 
 /// Prints to standard output; the end of a program is not the place to complain about a closed pipe.
 pub(crate) fn print(text: &[u8]) -> std::process::ExitCode {
-    match io::stdout().write_all(text).and_then(|()| io::stdout().flush()) {
+    match write(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             complain(&format_args!("cannot write to standard output: {error}"));
             std::process::ExitCode::from(2)

@@ -1,0 +1,123 @@
+//! The processes of an act as a whole: brought together, and ended so that nobody stays.
+
+use std::io::PipeReader;
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nostray_sys::poll::{self, Until};
+use nostray_sys::proc;
+use nostray_sys::process::{Reaped, become_subreaper, reap};
+use nostray_sys::signal::{Disposition, Signal, set_disposition};
+
+use super::act::{Act, OWN};
+use super::actors::this_program;
+use super::cast::{Member, Token, VARIABLE};
+use super::stop::{Interrupts, Stop};
+
+/// How long everybody may take to be in place, on a busy machine.
+pub(super) const ENTRANCE: Duration = Duration::from_secs(10);
+/// What is given to a tree in a pen: its graces, and time for a busy machine.
+pub(super) const PEN_LIMIT: Duration = Duration::from_secs(6);
+/// How long ending what is left may take, before it is given up and said.
+const CLEANING: Duration = Duration::from_secs(10);
+/// How often a look is taken at what has no event to wait for, the clock on the screen included.
+pub(super) const TICK: Duration = Duration::from_millis(100);
+
+pub(super) struct Troupe {
+    pub(super) act: Act,
+    token: Token,
+    /// There were children before the show (a shell that became this program has left them to us), so that having
+    /// some can be no proof.
+    has_strangers: bool,
+}
+
+impl Troupe {
+    pub(super) fn new(act: Act) -> Result<Self, Stop> {
+        // A host that ignores SIGCHLD makes children vanish unseen. And as their subreaper, this process is handed
+        // every orphan of the tree: none stays as a zombie where init does not reap, and that there is none is a fact.
+        let prepare = || {
+            set_disposition(Signal::CHLD, Disposition::Default)?;
+            become_subreaper()?;
+            Token::new()
+        };
+        let token = prepare().map_err(|error| Stop::failed("prepare the demo", error))?;
+        let has_strangers = proc::children_of_self().is_none_or(|children| !children.is_empty());
+        Ok(Self { act, token, has_strangers })
+    }
+
+    /// Starts the host, and returns what it and those below it will say.
+    pub(super) fn start_host(&self) -> Result<PipeReader, Stop> {
+        let start = || {
+            let program = this_program();
+            let (reader, writer) = std::io::pipe()?;
+            let mut host = Command::new(&program);
+            host.args(["demo", "--actor", "host", "--"]).args(self.act.command(&program));
+            host.env(VARIABLE, self.token.as_str()).stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+            // Reaped together with the orphans.
+            host.spawn().map(|_| reader)
+        };
+        start().map_err(|error| Stop::failed("start a host", error))
+    }
+
+    /// Waits until everybody who has to be there is, and nobody else: the first processes of a daemon take a moment
+    /// to end.
+    pub(super) fn assemble(&self, interrupts: &Interrupts) -> Result<Vec<Member>, Stop> {
+        let cast = self.act.cast();
+        let deadline = Instant::now() + ENTRANCE;
+        loop {
+            self.is_empty();
+            let mut members = self.everybody()?;
+            members.sort_by_key(|member| cast.iter().position(|role| *role == member.role));
+            if members.iter().map(|member| member.role).eq(cast.iter().copied()) {
+                return Ok(members);
+            }
+            if Instant::now() > deadline {
+                let why = format!("of its processes, only these can be seen in /proc: [{}]", list(&members));
+                return Err(Stop::failed("go on with the demo", why));
+            }
+            interrupts.wait(&[], TICK / 10)?;
+        }
+    }
+
+    /// Everybody who bears the token.
+    pub(super) fn everybody(&self) -> Result<Vec<Member>, Stop> {
+        self.token.everybody().map_err(|error| Stop::failed("read /proc", error))
+    }
+
+    /// Reaps whoever has ended. True when no descendant is left, token or not.
+    pub(super) fn is_empty(&self) -> bool {
+        loop {
+            match reap() {
+                Ok(Reaped::News(_)) => {}
+                Ok(Reaped::Nobody) => return true,
+                Ok(Reaped::Quiet) | Err(_) => return self.has_strangers,
+            }
+        }
+    }
+
+    /// Ends whoever is left. A pen is first left to do so itself, since it has more to tidy up than processes.
+    pub(super) fn dismiss(&self) -> Result<(), Stop> {
+        let begun = Instant::now();
+        loop {
+            let empty = self.is_empty();
+            let left = self.everybody()?;
+            if left.is_empty() && empty {
+                return Ok(());
+            }
+            if begun.elapsed() > CLEANING {
+                return Err(Stop::failed("end all that the demo has started", format!("left: [{}]", list(&left))));
+            }
+            let has_pen = left.iter().any(|member| OWN.contains(&member.role));
+            let at_once = !has_pen || begun.elapsed() > PEN_LIMIT;
+            left.iter().filter(|member| at_once || member.is_host()).for_each(Member::kill);
+            let ends: Vec<_> = left.iter().map(|member| (member.handle.as_fd(), Until::Readable)).collect();
+            poll::wait(&ends, Some(TICK / 10)).map_err(|error| Stop::failed("wait", error))?;
+        }
+    }
+}
+
+fn list(members: &[Member]) -> String {
+    let all: Vec<_> = members.iter().map(|member| format!("{} {}", member.role, member.pid)).collect();
+    all.join(", ")
+}

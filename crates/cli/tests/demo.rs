@@ -1,0 +1,207 @@
+//! `nostray demo` tells the truth, and leaves nothing behind, however it ends.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use badchild::{Folder, Found, Scene, User, pid, publish, wait_until};
+use nostray_sys::Signal;
+
+/// How long what the demo has started may stay when the demo itself had no chance to end it.
+const A_FEW_SECONDS: Duration = Duration::from_secs(8);
+/// Those of the tree that do not end by themselves.
+const BAD: [&str; 4] = ["helper", "setsid", "daemon", "stubborn"];
+
+fn demo(scene: &Scene, options: &[&str]) -> Command {
+    let mut command = scene.command(&publish(env!("CARGO_BIN_EXE_nostray").as_ref()));
+    command.arg("demo").args(options).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn end_of(process: &mut Child) -> ExitStatus {
+    let mut status = None;
+    wait_until("the demo ends", || {
+        status = process.try_wait().expect("wait for the demo");
+        status.is_some()
+    });
+    status.expect("seen")
+}
+
+fn complaints_of(process: &mut Child) -> String {
+    let mut complaints = String::new();
+    process.stderr.take().expect("piped").read_to_string(&mut complaints).expect("read");
+    complaints
+}
+
+fn expect_nobody(scene: &Scene) {
+    // At once: a demo that has ended has seen that nobody is left.
+    let left = scene.everybody();
+    assert!(left.is_empty(), "left behind: {left:#?}");
+}
+
+/// The moments at which a demo is ended: each act, before the host is killed and after.
+const MOMENTS: [[&[&str]; 2]; 4] = [
+    [&["Without nostray"], &["stubborn", "running"]],
+    [&["Without nostray"], &["child", "gone"]],
+    [&["With nostray"], &["guard", "running"]],
+    [&["With nostray"], &["child", "gone"]],
+];
+
+/// Starts a demo for each moment, and does something to it when it has come: when one line with all of the first words,
+/// and then one with all of the others has been written.
+fn at_every_moment(act: impl Fn(&Scene, Child, BufReader<ChildStdout>) + Sync) {
+    let one = &|moment: [&[&str]; 2]| {
+        let scene = Scene::new(User::Current);
+        let mut process = demo(&scene, &[]).spawn().expect("start the demo");
+        let mut says = BufReader::new(process.stdout.take().expect("piped"));
+        for words in moment {
+            let mut line = String::new();
+            while !words.iter().all(|word| line.contains(word)) {
+                line.clear();
+                if says.read_line(&mut line).expect("read") == 0 {
+                    panic!("the demo never said {words:?}, but: {}", complaints_of(&mut process));
+                }
+            }
+        }
+        act(&scene, process, says);
+    };
+    std::thread::scope(|scope| {
+        for moment in MOMENTS {
+            scope.spawn(move || one(moment));
+        }
+    });
+}
+
+#[test]
+fn it_names_survivors_without_nostray_and_none_with_it() {
+    for user in User::all() {
+        let scene = Scene::new(user);
+        let mut process = demo(&scene, &["--fast"]).spawn().expect("start the demo");
+        let status = end_of(&mut process);
+        expect_nobody(&scene);
+        let mut said = String::new();
+        process.stdout.take().expect("piped").read_to_string(&mut said).expect("read");
+        assert_eq!((status.code(), complaints_of(&mut process).as_str()), (Some(0), ""), "{user:?}: {said}");
+
+        let (alone, rest) = said.split_once("With nostray").expect("a second act");
+        let (penned, summary) = rest.split_once("after the kill").expect("a summary");
+        let has = |text: &str, name: &str, state: &str| {
+            text.lines().any(|line| line.contains(&format!("* {name} ")) && line.contains(state))
+        };
+        for name in BAD {
+            assert!(has(alone, name, " alive ") && !has(alone, name, " gone "), "{name}: {said}");
+            assert!(has(penned, name, " gone ") && !has(penned, name, " alive "), "{name}: {said}");
+            let words: Vec<_> = summary.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect();
+            assert!(words.contains(&vec![name, "survived", "gone"]), "{name}: {said}");
+        }
+        for name in ["front", "spare", "guard"] {
+            assert!(has(penned, name, " gone "), "{name}: {said}");
+        }
+        assert!(!said.contains('\x1b'), "escape sequences in a pipe: {said:?}");
+        assert!(said.lines().all(|line| line.len() < 80), "a line is too long: {said}");
+    }
+}
+
+#[test]
+fn a_signal_ends_it_in_every_moment_and_nothing_is_left() {
+    let test = &|signal: Signal| {
+        at_every_moment(|scene, mut process, _says| {
+            send(&process, signal);
+            assert_eq!(end_of(&mut process).code(), Some(128 + signal.as_raw()));
+            expect_nobody(scene);
+        });
+    };
+    std::thread::scope(|scope| {
+        for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+            scope.spawn(move || test(signal));
+        }
+    });
+}
+
+#[test]
+fn what_it_has_started_ends_even_if_it_is_killed_itself() {
+    at_every_moment(|scene, mut process, _says| {
+        send(&process, Signal::KILL);
+        assert_eq!(end_of(&mut process).code(), None);
+        scene.expect_empty_within(A_FEW_SECONDS);
+    });
+}
+
+#[test]
+fn it_ends_when_nobody_reads_any_more_and_nothing_is_left() {
+    at_every_moment(|scene, mut process, says| {
+        drop(says);
+        assert_eq!(end_of(&mut process).code(), Some(128 + Signal::PIPE.as_raw()));
+        expect_nobody(scene);
+        assert_eq!(complaints_of(&mut process), "");
+    });
+}
+
+#[test]
+fn it_needs_no_open_files() {
+    let scene = Scene::new(User::Current);
+    let mut shell = scene.command("sh".as_ref());
+    shell.args(["-c", "exec \"$@\" <&- >&- 2>&-", "sh", env!("CARGO_BIN_EXE_nostray"), "demo", "--fast"]);
+    assert_eq!(end_of(&mut shell.spawn().expect("start a shell")).code(), Some(0));
+    expect_nobody(&scene);
+}
+
+#[test]
+fn somebody_elses_children_are_neither_counted_nor_ended() {
+    let scene = Scene::new(User::Current);
+    // The shell starts a process and then becomes the demo, which so has a child that it knows nothing of.
+    let mut shell = scene.command("sh".as_ref());
+    let script = "env -u BADCHILD_TOKEN sleep 60 >&- 2>&- & echo $!; exec \"$@\"";
+    shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_nostray"), "demo", "--fast"]).stdout(Stdio::piped());
+    let mut process = shell.spawn().expect("start a shell");
+    let mut number = String::new();
+    let mut says = BufReader::new(process.stdout.take().expect("piped"));
+    says.read_line(&mut number).expect("read");
+    let stranger = Found::by_pid(pid(number.trim().parse().expect("a number"))).expect("just started");
+    assert_eq!(end_of(&mut process).code(), Some(0));
+    expect_nobody(&scene);
+    assert!(stranger.is_alive(), "a stranger was ended");
+    stranger.send(Signal::KILL);
+}
+
+#[test]
+fn it_shows_the_same_inside_of_a_pen() {
+    let scene = Scene::new(User::Current);
+    let nostray = env!("CARGO_BIN_EXE_nostray");
+    let mut command = scene.command(nostray.as_ref());
+    command.args(["run", "--", nostray, "demo", "--fast"]).stdin(Stdio::null()).stdout(Stdio::null());
+    assert_eq!(end_of(&mut command.spawn().expect("start a pen")).code(), Some(0));
+    expect_nobody(&scene);
+}
+
+#[test]
+fn it_goes_on_when_its_file_is_replaced() {
+    let scene = Scene::new(User::Current);
+    let folder = Folder::new("replaced");
+    let program = folder.path().join("nostray");
+    // By another process: a file that this one has open for writing, and a fork in another test at that moment, and
+    // it could not be executed.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_nostray")).arg(&program).status();
+    assert!(copied.expect("copy it").success());
+    let mut command = scene.command(&program);
+    let mut process = command.args(["demo", "--fast"]).stdout(Stdio::piped()).spawn().expect("start the demo");
+    let mut says = BufReader::new(process.stdout.take().expect("piped"));
+    says.read_line(&mut String::new()).expect("read");
+    std::fs::remove_file(&program).expect("remove it");
+    assert_eq!(end_of(&mut process).code(), Some(0));
+    expect_nobody(&scene);
+}
+
+#[test]
+fn its_actors_do_not_play_alone() {
+    let scene = Scene::new(User::Current);
+    let output = demo(&scene, &["--actor", "daemon"]).output().expect("start an actor");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nostray demo"));
+    expect_nobody(&scene);
+}
+
+fn send(process: &Child, signal: Signal) {
+    let found = Found::by_pid(pid(i32::try_from(process.id()).expect("small"))).expect("it is alive");
+    found.send(signal);
+}
