@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use nostray_sys::process::{Side, exit_now, fork, reap, setsid};
+use nostray_sys::process::{Reaped, Side, exit_now, fork, reap, setsid};
 
 use crate::trees::ignore_everything;
 use crate::{Args, Failure};
@@ -23,7 +23,7 @@ pub(crate) fn spin() -> Result<ExitCode, Failure> {
 }
 
 /// `storm WIDTH`: so many processes, each of which forks short-lived children as fast as it can, and replaces itself now
-/// and then by a child, in a new session.
+/// and then by a child in a new session.
 pub(crate) fn storm(mut args: Args) -> Result<ExitCode, Failure> {
     let width = args.number("a width")?;
     ignore_everything()?;
@@ -35,27 +35,45 @@ pub(crate) fn storm(mut args: Args) -> Result<ExitCode, Failure> {
     }
     println!("ready");
     while Instant::now() < end {
-        while reap().is_ok_and(|reaped| matches!(reaped, nostray_sys::process::Reaped::News(_))) {}
+        bury(0);
         std::thread::yield_now();
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// How many children a process of the storm has before it waits for them. Without a bound the storm would use up all the
+/// process numbers there are, and hit the machine instead of nostray.
+const BURST: usize = 16;
+
 fn fork_until(end: Instant) -> ! {
-    let mut round = 0u32;
+    let mut children = 0;
     while Instant::now() < end {
-        round = round.wrapping_add(1);
         match fork() {
-            Ok(Side::Child) if round.is_multiple_of(16) => {
+            Ok(Side::Child) if children == BURST => {
                 setsid().ok();
+                children = 0;
             }
             Ok(Side::Child) => exit_now(0),
-            Ok(Side::Parent(_)) if round.is_multiple_of(16) => exit_now(0),
-            Ok(Side::Parent(_)) | Err(_) => {}
+            Ok(Side::Parent(_)) if children == BURST => {
+                bury(children);
+                exit_now(0);
+            }
+            Ok(Side::Parent(_)) => children += 1,
+            Err(_) => std::thread::yield_now(),
         }
-        while reap().is_ok_and(|reaped| matches!(reaped, nostray_sys::process::Reaped::News(_))) {}
     }
     exit_now(0)
+}
+
+/// Reaps at least so many children.
+fn bury(mut count: usize) {
+    loop {
+        match reap() {
+            Ok(Reaped::News(_)) => count = count.saturating_sub(1),
+            Ok(Reaped::Quiet) if count > 0 => std::thread::yield_now(),
+            _ => return,
+        }
+    }
 }
 
 /// `chain COUNT`: so many chains in which each process forks the next one, in a session of its own, and ends at once.

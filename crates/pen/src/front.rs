@@ -8,13 +8,13 @@ use nostray_sys::descriptors::{self, Inherited};
 use nostray_sys::exec::Program;
 use nostray_sys::poll::Until;
 use nostray_sys::process::{self, Pid, Side};
-use nostray_sys::signal::{self, Arrived, Disposition, Signal, SignalFd, SignalSet};
+use nostray_sys::signal::{self, Disposition, Signal, SignalFd, SignalSet};
 use nostray_sys::{Pidfd, poll};
 
 use crate::child::{Place, Plan};
 use crate::guard::{Pen, Settling, Waited, be_spare, wait_for};
 use crate::host;
-use crate::keep::Keeper;
+use crate::keep::{self, Keeper};
 use crate::mark::PenId;
 use crate::relay::{Message, Next, Relay};
 use crate::tear_down::Reason;
@@ -127,7 +127,7 @@ impl Front<'_> {
         poll::wait(&events, self.settling.timeout()).ok();
         self.settling.look();
         while let Ok(Some(arrived)) = self.signals.next() {
-            if is_for_the_pen(arrived) {
+            if keep::is_for_the_pen(arrived) {
                 self.relay.send(Message::Signal(arrived));
             }
         }
@@ -140,16 +140,6 @@ impl Front<'_> {
                 Next::Closed => self.relay_open = false,
             }
         }
-    }
-}
-
-/// A key on the terminal signals the whole foreground group: the child has got it, and decides by itself. The hang-up
-/// of the terminal is for us too.
-fn is_for_the_pen(arrived: Arrived) -> bool {
-    match arrived.signal {
-        Signal::CHLD | Signal::PIPE | Signal::TTIN | Signal::TTOU => false,
-        Signal::HUP => true,
-        _ => !arrived.from_kernel,
     }
 }
 

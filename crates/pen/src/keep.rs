@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nostray_sys::Pidfd;
 use nostray_sys::poll::{self, Until};
 use nostray_sys::proc::{Stat, describe, user_of};
-use nostray_sys::process::{Ended, News, Pid, Reaped, reap};
+use nostray_sys::process::{Ended, News, Pid, Reaped, raise_priority, reap};
 use nostray_sys::signal::{Arrived, Signal, SignalFd, is_ignored, send_to_own_child};
 
 use crate::graces::Graces;
@@ -22,6 +22,8 @@ use crate::voice::Voice;
 /// an event of its own; this is only for those that were born meanwhile.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// How often in a row to kill our own children before looking for others.
+const BURST: usize = 20;
 /// Rounds in which nothing was left but what may not be signalled, before it is given up.
 const REFUSALS: u32 = 3;
 /// How long killed processes may take to die before a person is told.
@@ -66,6 +68,7 @@ pub(crate) struct Keeper<'a> {
 
 #[derive(Debug)]
 struct Killing {
+    begun: bool,
     next: Instant,
     pause: Duration,
     refusals: u32,
@@ -74,7 +77,7 @@ struct Killing {
 
 impl<'a> Keeper<'a> {
     pub(crate) fn new(voice: &'a Voice, signals: &'a SignalFd, tree: Tree<'a>, graces: Graces) -> Self {
-        let killing = Killing { next: Instant::now(), pause: FIRST_PAUSE, refusals: 0, slow_at: None };
+        let killing = Killing { begun: false, next: Instant::now(), pause: FIRST_PAUSE, refusals: 0, slow_at: None };
         Self {
             voice,
             signals,
@@ -124,7 +127,7 @@ impl<'a> Keeper<'a> {
     pub(crate) fn keep(mut self) -> u8 {
         while self.look_after_children() {
             self.act_on_time();
-            if self.tear_down.is_killing() && !self.kill_when_due() {
+            if self.tear_down.is_killing() && !self.kill() {
                 break;
             }
             let timeout = self.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
@@ -197,7 +200,9 @@ impl<'a> Keeper<'a> {
         match source {
             Source::Signals => {
                 while let Ok(Some(arrived)) = self.signals.next() {
-                    self.on_signal(arrived);
+                    if is_for_the_pen(arrived) {
+                        self.on_signal(arrived);
+                    }
                 }
                 return;
             }
@@ -244,7 +249,6 @@ impl<'a> Keeper<'a> {
     fn on_signal(&mut self, arrived: Arrived) {
         let Arrived { signal, sender, from_kernel } = arrived;
         match signal {
-            Signal::CHLD => {}
             Signal::HUP if from_kernel => self.because(Reason::TerminalClosed),
             Signal::TERM | Signal::INT | Signal::QUIT | Signal::HUP if !is_ignored(signal) => {
                 self.because(Reason::Signal { signal, sender });
@@ -283,11 +287,15 @@ impl<'a> Keeper<'a> {
             }
             Some(Action::Terminate) => {
                 self.voice.note("SIGTERM to the whole tree");
+                raise_priority();
                 self.tree.terminate();
             }
             Some(Action::Kill) => {
                 self.voice.note("SIGKILL to the whole tree");
-                self.killing.next = Instant::now();
+                raise_priority();
+                // What is killed in one step needs a moment before it makes sense to look for the rest.
+                self.killing.next =
+                    Instant::now() + if self.tree.is_killed_at_once() { FIRST_PAUSE } else { Duration::ZERO };
                 self.killing.slow_at = Some(Instant::now() + SLOW_DEATH);
             }
         }
@@ -319,14 +327,24 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Kills whoever is left, if it is time to. False when there is nothing more that could be done.
-    fn kill_when_due(&mut self) -> bool {
+    /// Kills whoever is left. False when there is nothing more that could be done.
+    fn kill(&mut self) -> bool {
+        if !std::mem::replace(&mut self.killing.begun, true) && self.tree.kill_at_once() {
+            return true;
+        }
+        // Kill, reap, and kill what was handed to us by those who died, as long as that goes on.
+        for _ in 0..BURST {
+            if self.tree.kill_children() == 0 || !self.look_after_children() {
+                break;
+            }
+        }
         let now = Instant::now();
         if now < self.killing.next {
             return true;
         }
         let round = self.tree.kill_round();
-        self.killing.next = Instant::now() + self.killing.pause;
+        // Reaping comes first: a look at thousands takes long, and what has ended makes it longer.
+        self.killing.next = Instant::now() + self.killing.pause.max(2 * now.elapsed());
         self.killing.pause = (self.killing.pause * 2).min(LONGEST_PAUSE);
         if let Round::OnlyRefused(pids) = round {
             self.killing.refusals += 1;
@@ -343,6 +361,17 @@ impl<'a> Keeper<'a> {
             }
         }
         true
+    }
+}
+
+/// Whether a signal that came for one of our own processes is meant for the pen. A key on the terminal signals the whole
+/// foreground group: the child has got it too, and decides by itself. The hang-up of the terminal is for us as well. And
+/// SIGPIPE is our own, from a word that nobody wanted to hear.
+pub(crate) fn is_for_the_pen(arrived: Arrived) -> bool {
+    match arrived.signal {
+        Signal::CHLD | Signal::PIPE | Signal::TTIN | Signal::TTOU => false,
+        Signal::HUP => true,
+        _ => !arrived.from_kernel,
     }
 }
 

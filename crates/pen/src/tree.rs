@@ -5,11 +5,11 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 
+use nostray_sys::Pidfd;
 use nostray_sys::cgroup::Cgroup;
 use nostray_sys::proc::{self, StartTime, Stat};
 use nostray_sys::process::{Pid, getpid};
 use nostray_sys::signal::{Signal, send_to_namespace, send_to_own_child};
-use nostray_sys::{Pidfd, process};
 
 /// What, beside ancestry, holds the tree together.
 #[derive(Debug, Clone, Copy)]
@@ -55,8 +55,9 @@ pub(crate) enum Round {
     OnlyRefused(Vec<Pid>),
 }
 
-/// Rounds of looking for processes that were born during the last look, before the next wait.
-const LOOKS: usize = 20;
+/// How often to look for processes that were born during the last look. Not too often: meanwhile nobody reaps, and what
+/// has ended takes up numbers until somebody does.
+const LOOKS: usize = 3;
 
 impl<'a> Tree<'a> {
     pub(crate) fn new(tier: Tier<'a>) -> Self {
@@ -80,7 +81,7 @@ impl<'a> Tree<'a> {
     }
 
     fn is_stranger(&self, pid: Pid) -> bool {
-        Stat::of(pid).is_some_and(|stat| self.strangers.contains(&(pid, stat.start)))
+        !self.strangers.is_empty() && Stat::of(pid).is_some_and(|stat| self.strangers.contains(&(pid, stat.start)))
     }
 
     /// The living processes of the tree.
@@ -108,31 +109,46 @@ impl<'a> Tree<'a> {
         if matches!(self.tier, Tier::Namespace) {
             send_to_namespace(Signal::TERM).ok();
             send_to_namespace(Signal::CONT).ok();
-            return;
+        } else {
+            self.signal_all(Signal::TERM);
         }
-        self.signal_all(Signal::TERM);
     }
 
-    /// SIGKILL to every process, those included that are being born.
-    pub(crate) fn kill_round(&mut self) -> Round {
+    /// Whether there is a way to kill it in one step.
+    pub(crate) fn is_killed_at_once(&self) -> bool {
+        !matches!(self.tier, Tier::Subreaper)
+    }
+
+    /// SIGKILL to every process in one step, where there is a way to; no fork slips through. A process with the right to
+    /// may have left the group, so it is not the last word.
+    pub(crate) fn kill_at_once(&self) -> bool {
         match self.tier {
-            Tier::Namespace => {
-                send_to_namespace(Signal::KILL).ok();
-                return Round::Killed;
-            }
-            // It may have members that are not ours to kill, or none of ours any more: the round follows.
-            Tier::Cgroup(group) => {
-                group.kill().ok();
-            }
-            Tier::Subreaper => {}
+            Tier::Namespace => send_to_namespace(Signal::KILL).is_ok(),
+            Tier::Cgroup(group) => group.kill().is_ok(),
+            Tier::Subreaper => false,
         }
+    }
+
+    /// SIGKILL to our own children, that is to every process whose parent in the tree has ended. Returns how many there
+    /// were. Cheap, so that it can be repeated: a chain in which each process forks the next one and ends is faster than a
+    /// look at all of `/proc`, but each of its links is handed to us.
+    pub(crate) fn kill_children(&self) -> usize {
+        let children = proc::children_of_self().unwrap_or_default();
+        for &pid in &children {
+            if !self.is_stranger(pid) {
+                send_to_own_child(pid, Signal::KILL).ok();
+            }
+        }
+        children.len()
+    }
+
+    /// SIGKILL to every process that can be found.
+    pub(crate) fn kill_round(&mut self) -> Round {
         if self.storms {
             // Stopped first, they cannot fork while the rest is being found.
-            process::raise_priority();
             self.signal_all(Signal::STOP);
         }
         self.storms = self.signal_all(Signal::KILL) > 1;
-        self.kill_children();
         let left = self.members();
         if !left.is_empty() && left.iter().all(|stat| self.refused.contains(&(stat.pid, stat.start))) {
             return Round::OnlyRefused(left.into_iter().map(|stat| stat.pid).collect());
@@ -140,24 +156,8 @@ impl<'a> Tree<'a> {
         Round::Killed
     }
 
-    /// A chain in which each process forks the next one and ends can be faster than a look at all of `/proc`.
-    /// But each link is handed to us, and the list of our own children is quickly read.
-    fn kill_children(&self) {
-        for _ in 0..LOOKS {
-            let children = proc::children_of_self().unwrap_or_default();
-            for &pid in &children {
-                if !self.is_stranger(pid) {
-                    send_to_own_child(pid, Signal::KILL).ok();
-                }
-            }
-            if !self.storms || children.is_empty() {
-                return;
-            }
-        }
-    }
-
-    /// Sends `signal` to every process, looking again until there is none that has not got it. Returns how often
-    /// a look found new ones.
+    /// Sends `signal` to every process, and looks again, a few times, for those that were born meanwhile. Returns how
+    /// often a look found new ones.
     fn signal_all(&mut self, signal: Signal) -> usize {
         let mut done: HashSet<Key> = HashSet::new();
         for looks in 0..LOOKS {

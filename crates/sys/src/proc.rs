@@ -64,17 +64,23 @@ impl Stat {
         let pid = std::str::from_utf8(line.get(..open)?).ok()?.trim().parse().ok()?;
         let name = String::from_utf8_lossy(line.get(open + 1..close)?).into_owned();
         let rest = std::str::from_utf8(line.get(close + 1..)?).ok()?;
-        // Numbered as in proc(5), where the state is field 3.
-        let field = |number: usize| rest.split_ascii_whitespace().nth(number - 3);
+        // As numbered in proc(5): the fields from 3 on.
+        let mut fields = rest.split_ascii_whitespace();
+        let state = *fields.next()?.as_bytes().first()?; // 3
+        let parent = fields.next()?.parse().ok()?; // 4
+        let session = fields.nth(1)?.parse().ok()?; // 6
+        let terminal = fields.next()?; // 7
+        let threads = fields.nth(12)?.parse().ok()?; // 20
+        let start = fields.nth(1)?.parse().ok()?; // 22
         Some(Self {
             pid: pid_from(pid)?,
-            start: StartTime(field(22)?.parse().ok()?),
-            parent: pid_from(field(4)?.parse().ok()?),
-            session: pid_from(field(6)?.parse().ok()?),
-            has_terminal: field(7)? != "0",
+            start: StartTime(start),
+            parent: pid_from(parent),
+            session: pid_from(session),
+            has_terminal: terminal != "0",
             name,
-            state: *field(3)?.as_bytes().first()?,
-            threads: field(20)?.parse().ok()?,
+            state,
+            threads,
         })
     }
 }
