@@ -6,8 +6,8 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use nostray_sys::proc::Stat;
@@ -68,17 +68,33 @@ pub fn badchild() -> PathBuf {
 /// If it cannot be copied.
 #[must_use]
 pub fn publish(program: &Path) -> PathBuf {
-    static FOLDER: OnceLock<Folder> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| Folder::new("programs"));
+    static FOLDER: Mutex<Option<Folder>> = Mutex::new(None);
+    let mut folder = FOLDER.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = folder.get_or_insert_with(|| {
+        remove_folders_of_the_dead();
+        Folder::new("programs")
+    });
     let copy = folder.path().join(program.file_name().expect("a file"));
     if !copy.exists() {
-        // Written beside and moved, so that another test never executes half of it; and by another process, since a
-        // program that anybody has open for writing, a child forked meanwhile by another thread, too, cannot be executed.
-        let part = folder.path().join(format!("part-{}", unique()));
-        assert!(Command::new("cp").arg(program).arg(&part).status().expect("run cp").success());
-        std::fs::rename(&part, &copy).expect("move a program");
+        // By another process: a program that anybody has open for writing cannot be executed, and a child that another
+        // thread forks meanwhile would have it open.
+        assert!(Command::new("cp").arg(program).arg(&copy).status().expect("run cp").success());
     }
     copy
+}
+
+/// What lives as long as a test program is not dropped at its end. The next one tidies up.
+fn remove_folders_of_the_dead() {
+    for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let number =
+            name.to_str().and_then(|name| name.strip_prefix("nostray-test-")).and_then(|name| name.split('-').next());
+        if let Some(maker) = number.and_then(|number| number.parse().ok()).and_then(Pid::from_raw)
+            && Stat::of(maker).is_none()
+        {
+            std::fs::remove_dir_all(entry.path()).ok();
+        }
+    }
 }
 
 /// A folder that every user may write to, removed with the value (or, if that never happens, by the next boot).
@@ -369,7 +385,7 @@ pub fn open_files() -> io::Result<Vec<(i32, String)>> {
     Ok(files)
 }
 
-/// A property group of strangers: a process group, and a child of somebody else, that must stay as they are.
+/// Strangers that must stay as they are: one alone, and one at the head of a group.
 #[derive(Debug)]
 pub struct Bystanders {
     scene: Scene,
