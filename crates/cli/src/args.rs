@@ -6,7 +6,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+/// Longer lines are hard to read.
+const WIDTH: usize = 110;
 
 /// No stray processes.
 ///
@@ -15,7 +18,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 ///
 ///     "command": "nostray", "args": ["run", "--", "npx", "-y", "some-server"]
 #[derive(Debug, Parser)]
-#[command(name = "nostray", version, verbatim_doc_comment, max_term_width = 110)]
+#[command(name = "nostray", version, verbatim_doc_comment, max_term_width = WIDTH)]
 #[command(after_help = "Try `nostray demo` to see what it does, and `nostray help COMMAND` for examples.")]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -149,20 +152,31 @@ pub(crate) struct ManArgs {
 
 /// Parses the command line, or says what is wrong with it and returns the code to exit with.
 pub(crate) fn parse() -> Result<Cli, ExitCode> {
-    Cli::try_parse().map_err(|error| {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let is_run = words.get(1).is_some_and(|word| word == "run");
+    let command = if is_run { only_run() } else { command() };
+    command.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {
         let asked_for = matches!(
             error.kind(),
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
         );
         // Standard output may be closed; there is nobody to tell then.
         error.print().ok();
-        match std::env::args_os().nth(1) {
-            _ if asked_for => ExitCode::SUCCESS,
+        if asked_for {
+            ExitCode::SUCCESS
+        } else if is_run {
             // The command's own codes start at 0, so that of a wrong call must not look like one of them.
-            Some(command) if command == "run" => ExitCode::from(nostray_pen::OWN_FAILURE),
-            _ => ExitCode::from(2),
+            ExitCode::from(nostray_pen::OWN_FAILURE)
+        } else {
+            ExitCode::from(2)
         }
     })
+}
+
+/// The command line without everything but `run`: a start should not pay for the description of other commands.
+fn only_run() -> clap::Command {
+    let run = RunArgs::augment_args(clap::Command::new("run"));
+    clap::Command::new("nostray").max_term_width(WIDTH).subcommand_required(true).subcommand(run)
 }
 
 /// The whole command line, for completions and man pages.
@@ -188,6 +202,16 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         command().debug_assert();
+    }
+
+    /// What a person reads of `run` does not depend on the short cut.
+    #[test]
+    fn the_short_cut_for_run_is_the_same_run() {
+        let help = |mut whole: clap::Command| {
+            whole.build();
+            whole.find_subcommand_mut("run").expect("there").render_long_help().to_string()
+        };
+        assert_eq!(help(only_run()), help(command()));
     }
 
     #[test]

@@ -22,6 +22,10 @@ use crate::tree::{Tier, Tree};
 use crate::voice::Voice;
 use crate::{Isolation, OWN_FAILURE, Spec};
 
+/// What a guard is called, for people who look with `ps`, and for a pen inside its pen.
+pub(crate) const NAME: &str = "nostray-guard";
+const SPARE_NAME: &str = "nostray-spare";
+
 /// What front, spare and guard have in common: made by the front before it forks, so that no process of the pen
 /// ever has to look for another one.
 #[derive(Debug)]
@@ -90,7 +94,7 @@ impl<'a> Settling<'a> {
 
 /// The spare, as a process of its own: forks the guard and waits. Returns its exit code.
 pub(crate) fn be_spare(pen: &Pen<'_>, relay: &Relay) -> u8 {
-    process::set_name(c"nostray-spare");
+    process::set_name(SPARE_NAME);
     let guard = match fork_guard(pen) {
         Ok((spare, Side::Child)) => process::exit_now(be_guard(pen, relay, &spare)),
         Ok((_, Side::Parent(guard))) => guard,
@@ -165,7 +169,7 @@ pub(crate) fn wait_for(inner: Pid, mut pause: impl FnMut()) -> Waited {
 
 /// The guard, as a process of its own: forks the child and keeps its tree. Returns its exit code.
 fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd) -> u8 {
-    process::set_name(c"nostray-guard");
+    process::set_name(NAME);
     let (child, mut gate, tree) = match fork_child(pen) {
         Ok(started) => started,
         Err(error) => {

@@ -5,8 +5,7 @@ use nostray_sys::descriptors::StdinKind;
 use nostray_sys::proc::Stat;
 use nostray_sys::process::{Pid, getpid, getppid, session_of};
 
-use crate::mark;
-use crate::{During, Error};
+use crate::{During, Error, guard, mark};
 
 /// The process that started the front.
 #[derive(Debug)]
@@ -37,9 +36,9 @@ pub(crate) fn find(stdin: StdinKind) -> Result<Host, Error> {
 /// (which init does not give) that it does not hold the other end of: an agent that runs as the first process of a
 /// container does.
 fn was_handed_to(parent: Pid, stdin: StdinKind) -> bool {
-    let name = Stat::of(parent).map(|stat| stat.name).unwrap_or_default();
+    let is_named = |name: &str| Stat::of(parent).is_some_and(|stat| stat.name == name);
     if let Some(is_its_child) = mark::is_child_of_enclosing_pen()
-        && name.starts_with("nostray")
+        && is_named(guard::NAME)
     {
         return !is_its_child;
     }
@@ -47,7 +46,7 @@ fn was_handed_to(parent: Pid, stdin: StdinKind) -> bool {
     if ours != Some(getpid()) {
         return ours != theirs;
     }
-    let collects_orphans = parent == Pid::INIT || name == "systemd";
+    let collects_orphans = parent == Pid::INIT || is_named("systemd");
     collects_orphans && !started_as_a_service() && !holds_our_stdin(parent, stdin)
 }
 

@@ -3,7 +3,7 @@
 //! It serves one purpose here: `cgroup.kill`, which ends a whole tree in one step that no fork can outrun.
 //! It is never the proof that a tree is empty, since a process with the right can leave its group.
 
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
@@ -91,7 +91,10 @@ fn remove_with_inner(path: &Path, depth: u8) {
 
 /// The folder of the group that this process is in.
 fn own_folder() -> Option<PathBuf> {
-    let membership = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    // In one read: the file's size is not known beforehand, and growing a buffer takes five.
+    let mut buffer = [0; 4096];
+    let n = std::fs::File::open("/proc/self/cgroup").ok()?.read(&mut buffer).ok()?;
+    let membership = std::str::from_utf8(&buffer[..n]).ok()?;
     let inside = membership.lines().find_map(|line| line.strip_prefix("0::/"))?;
     if inside.starts_with("..") {
         return None; // outside of what this cgroup namespace shows
@@ -114,10 +117,10 @@ fn is_cgroup2(path: &Path) -> bool {
 /// A service manager owns the whole hierarchy but for what it has delegated. For an ordinary user the file
 /// permissions say which that is. Root may write everywhere, so there the mark that systemd sets counts.
 fn is_ours_to_divide(own: &Path) -> bool {
-    if access(own, Access::WRITE_OK).is_err() || access(own.join("cgroup.procs"), Access::WRITE_OK).is_err() {
-        return false;
+    if !rustix::process::geteuid().is_root() {
+        return access(own, Access::WRITE_OK).is_ok() && access(own.join("cgroup.procs"), Access::WRITE_OK).is_ok();
     }
-    !rustix::process::geteuid().is_root() || !Path::new("/run/systemd/system").exists() || is_delegated(own)
+    !Path::new("/run/systemd/system").exists() || is_delegated(own)
 }
 
 fn is_delegated(own: &Path) -> bool {

@@ -115,9 +115,9 @@ pub fn ask_for_term_when_parent_ends() -> io::Result<()> {
 }
 
 /// Tells a person who looks with `ps` what this process is for.
-pub fn set_name(name: &std::ffi::CStr) {
+pub fn set_name(name: &str) {
     // A name is a courtesy; the kernel refuses none of ours.
-    rustix::thread::set_name(name).ok();
+    std::ffi::CString::new(name).map(|name| rustix::thread::set_name(&name)).ok();
 }
 
 /// Best effort to be scheduled before a tree that forks as fast as it can. Unprivileged users may not, and

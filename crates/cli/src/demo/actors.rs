@@ -37,12 +37,12 @@ pub(super) fn play(actor: Actor, command: &[OsString]) -> ExitCode {
     let Some(director) = token.director() else { return ExitCode::FAILURE };
     // For a person who looks with `ps` meanwhile.
     set_name(match actor {
-        Actor::Host => c"demo-host",
-        Actor::Child => c"demo-child",
-        Actor::Helper => c"demo-helper",
-        Actor::Setsid => c"demo-setsid",
-        Actor::Daemon => c"demo-daemon",
-        Actor::Stubborn => c"demo-stubborn",
+        Actor::Host => "demo-host",
+        Actor::Child => "demo-child",
+        Actor::Helper => "demo-helper",
+        Actor::Setsid => "demo-setsid",
+        Actor::Daemon => "demo-daemon",
+        Actor::Stubborn => "demo-stubborn",
     });
     let played = match actor {
         Actor::Host => host(&director, command),
