@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use badchild::{Bystanders, Scene, User};
 
@@ -98,8 +98,7 @@ fn work(stage: &Stage, options: &args::Race, tally: &Tally) {
         let plan = Plan::new(random::seed_of_round(options.seed, round), &stage.users);
         let title = format!("round {round}, seed {}: {plan}", plan.seed);
         NOW.with_borrow_mut(|now| now.clone_from(&title));
-        let scene = Scene::new(plan.user);
-        let result = round::play(stage, &plan, &scene);
+        let (scene, result) = play_when_there_is_room(stage, &plan);
         stage.bystanders.expect_untouched();
         let earlier = match result {
             Ok(outcome) => {
@@ -114,8 +113,23 @@ fn work(stage: &Stage, options: &args::Race, tally: &Tally) {
         if let Some((scene, title)) = earlier {
             let late = round::describe(&scene.everybody());
             if !late.is_empty() {
-                fail(tally, &title, &Trouble { what: "came back after the end of its round".into(), details: late });
+                fail(tally, &title, &Trouble::new("came back after the end of its round", late));
             }
+        }
+    }
+}
+
+/// Plays a round; again if the machine had no room for another process: that says nothing about pens.
+fn play_when_there_is_room(stage: &Stage, plan: &Plan) -> (Scene, Result<Outcome, Trouble>) {
+    let patience = Instant::now() + Duration::from_secs(120);
+    loop {
+        let scene = Scene::new(plan.user);
+        let result = round::play(stage, plan, &scene);
+        match &result {
+            Err(trouble) if trouble.no_room && Instant::now() < patience => {
+                std::thread::sleep(Duration::from_secs(1))
+            }
+            _ => return (scene, result),
         }
     }
 }

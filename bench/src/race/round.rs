@@ -31,11 +31,22 @@ pub(crate) struct Outcome {
 pub(crate) struct Trouble {
     pub(crate) what: String,
     pub(crate) details: Vec<String>,
+    /// The round could not even begin, since there are too many processes.
+    pub(crate) no_room: bool,
+}
+
+impl Trouble {
+    pub(crate) fn new(what: impl Into<String>, details: Vec<String>) -> Self {
+        let what = what.into();
+        // In these words by whoever tried to start a process: this one, or the host on its stdout.
+        let no_room = what.contains("Resource temporarily unavailable");
+        Self { what, details, no_room }
+    }
 }
 
 impl From<Failure> for Trouble {
     fn from(error: Failure) -> Self {
-        Self { what: error.to_string(), details: Vec::new() }
+        Self::new(error.to_string(), Vec::new())
     }
 }
 
@@ -76,7 +87,7 @@ pub(crate) fn play(stage: &Stage, plan: &Plan, scene: &Scene) -> Result<Outcome,
             let text = std::fs::read_to_string(file).unwrap_or_default();
             details.extend(text.lines().map(|line| format!("{name}: {line}")));
         }
-        Trouble { what, details }
+        Trouble::new(what, details)
     };
     let killed = match result {
         Ok(killed) => killed,
