@@ -10,7 +10,7 @@ use crate::terminal;
 pub(crate) fn run(args: RunArgs) -> ExitCode {
     let spec = Spec {
         command: args.command,
-        graces: Graces { eof: args.eof_grace, term: args.term_grace },
+        graces: Graces::new(args.eof_grace, args.term_grace),
         isolation: args.isolate.map_or(Isolation::None, |_| Isolation::Pid),
         die_with: args.die_with,
         idle_timeout: args.idle_timeout,

@@ -5,13 +5,34 @@ use std::time::Duration;
 /// The patience of a tear-down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Graces {
-    /// From the end of its input (or the host's own signal) to SIGTERM.
-    pub eof: Duration,
-    /// From SIGTERM to SIGKILL.
-    pub term: Duration,
+    eof: Duration,
+    term: Duration,
 }
 
+/// Longer than anybody waits, and short enough that no clock overflows: a guard that panics in a tear-down would be the
+/// leak that it is there to prevent.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+
 impl Graces {
+    /// `eof`: from the end of its input (or the host's own signal) to SIGTERM. `term`: from SIGTERM to SIGKILL. Both are
+    /// a year at most.
+    #[must_use]
+    pub fn new(eof: Duration, term: Duration) -> Self {
+        Self { eof: eof.min(LONGEST), term: term.min(LONGEST) }
+    }
+
+    /// From the end of its input to SIGTERM.
+    #[must_use]
+    pub fn eof(self) -> Duration {
+        self.eof
+    }
+
+    /// From SIGTERM to SIGKILL.
+    #[must_use]
+    pub fn term(self) -> Duration {
+        self.term
+    }
+
     /// What a tree is given that its own child has left behind: nobody waits for its answer any more, so it is
     /// asked once and then killed.
     #[must_use]
@@ -22,6 +43,6 @@ impl Graces {
 
 impl Default for Graces {
     fn default() -> Self {
-        Self { eof: Duration::from_secs(2), term: Duration::from_secs(5) }
+        Self::new(Duration::from_secs(2), Duration::from_secs(5))
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct IdleWatch {
 
 impl IdleWatch {
     pub(crate) fn new(timeout: Duration, now: Instant) -> Self {
+        // A year is for ever, and no clock overflows.
+        let timeout = timeout.min(Duration::from_secs(366 * 24 * 3600));
         Self { timeout, last: None, active_at: now, next: now + period(timeout) }
     }
 

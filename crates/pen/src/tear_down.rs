@@ -132,7 +132,7 @@ impl TearDown {
         };
         match (self.stage, deliver) {
             (Stage::Running, Some(signal)) => {
-                self.stage = Stage::Asked { until: now + self.graces.eof };
+                self.stage = Stage::Asked { until: now + self.graces.eof() };
                 Some(Action::Deliver(signal))
             }
             (Stage::Asked { .. }, Some(signal)) => Some(Action::Deliver(signal)),
@@ -142,12 +142,12 @@ impl TearDown {
             // The end of its input is what a child is asked by. Without it (somebody else holds the pipe, or it
             // is not a pipe) there is nothing to wait for before SIGTERM.
             (Stage::Running, None) if self.stdin_closed => {
-                self.stage = Stage::Asked { until: now + self.graces.eof };
+                self.stage = Stage::Asked { until: now + self.graces.eof() };
                 None
             }
-            (Stage::Running, None) => self.terminate(now + self.graces.term),
+            (Stage::Running, None) => self.terminate(now + self.graces.term()),
             (Stage::Asked { .. }, None) if matches!(reason, Reason::Signal { .. }) => {
-                self.terminate(now + self.graces.term)
+                self.terminate(now + self.graces.term())
             }
             // Its graces are what a tree was promised; a host that loses patience does not shorten them.
             (Stage::Asked { .. } | Stage::Terminating { .. } | Stage::Killing, _) => None,
@@ -157,7 +157,7 @@ impl TearDown {
     /// Time has passed.
     pub(crate) fn tick(&mut self, now: Instant) -> Option<Action> {
         match self.stage {
-            Stage::Asked { until } if until <= now => self.terminate(now + self.graces.term),
+            Stage::Asked { until } if until <= now => self.terminate(now + self.graces.term()),
             Stage::Terminating { until } if until <= now => self.kill(),
             _ => None,
         }
@@ -278,10 +278,18 @@ mod tests {
     #[test]
     fn zero_graces_mean_at_once() {
         let t = Instant::now();
-        let mut it = TearDown::new(Graces { eof: Duration::ZERO, term: Duration::ZERO });
+        let mut it = TearDown::new(Graces::new(Duration::ZERO, Duration::ZERO));
         it.because(&Reason::StdinClosed, t);
         assert_eq!(it.tick(t), Some(Action::Terminate));
         assert_eq!(it.tick(t), Some(Action::Kill));
+    }
+
+    #[test]
+    fn graces_longer_than_time_itself_are_bounded() {
+        let mut it = TearDown::new(Graces::new(Duration::MAX, Duration::MAX));
+        it.because(&Reason::StdinClosed, Instant::now());
+        let deadline = it.deadline().expect("asked");
+        assert_eq!(it.tick(deadline), Some(Action::Terminate));
     }
 
     /// Whatever comes, in whatever order: once begun it never stops, and it never goes back a stage.
