@@ -17,7 +17,7 @@ pub(crate) fn run(args: RunArgs) -> ExitCode {
         verbose: args.verbose,
         log_file: args.log_file,
     };
-    match nostray_pen::run(&spec) {
+    match nostray_pen::run(&spec, Box::new(nostray_pen::Nobody)) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             terminal::complain(&error);

@@ -1,6 +1,7 @@
 //! The front: what the host started. It sets the pen up, hands signals on to the guard, and ends when the guard
 //! does, with the child's exit code. If everybody inside has been killed, it ends the tree itself.
 
+use std::cell::RefCell;
 use std::os::fd::AsFd;
 
 use nostray_sys::cgroup::Cgroup;
@@ -18,11 +19,12 @@ use crate::keep::{self, Keeper};
 use crate::mark::PenId;
 use crate::relay::{Message, Next, Relay};
 use crate::tear_down::Reason;
-use crate::tree::children_so_far;
+use crate::tree::{Tier, children_so_far};
 use crate::voice::Voice;
+use crate::witness::{Event, Opening, Witness};
 use crate::{During, Error, Isolation, Spec};
 
-pub(crate) fn run(spec: &Spec) -> Result<u8, Error> {
+pub(crate) fn run(spec: &Spec, mut witness: Box<dyn Witness>) -> Result<u8, Error> {
     let mut inherited = Inherited::take().during("list the open files")?;
     let stdin = descriptors::stdin_kind();
     inherited.close_own_stdin_writers(stdin);
@@ -42,9 +44,18 @@ pub(crate) fn run(spec: &Spec) -> Result<u8, Error> {
     process::become_subreaper().during("become a subreaper")?;
     let strangers = children_so_far();
     let cgroup = group_for(spec, &id, &voice);
+    let tier = match spec.isolation {
+        Isolation::Pid => Tier::Namespace,
+        Isolation::None => cgroup.as_ref().map_or(Tier::Subreaper, Tier::Cgroup),
+    };
+    let opening = Opening { id: &id, spec, host: host.identity(), tier: tier.word() };
+    if let Err(why) = witness.opens(&opening) {
+        voice.warn(format_args!("this child is contained, but not on record: {why}"));
+    }
     let plan = Plan { program, place: Place::mirrored(), mask, sigchld_ignored, id };
     let front = Pidfd::of_self().during("make a handle on the front")?;
-    let pen = Pen { spec, plan, voice, signals, inherited, stdin, host, die_with, front, cgroup };
+    let witness = RefCell::new(witness);
+    let pen = Pen { spec, plan, voice, signals, inherited, stdin, host, die_with, front, cgroup, witness };
 
     let (relay, guards_end) = Relay::pair().during("connect front and guard")?;
     let spare = match process::fork().during("start a guard") {
@@ -55,6 +66,7 @@ pub(crate) fn run(spec: &Spec) -> Result<u8, Error> {
         Ok(Side::Parent(spare)) => spare,
         Err(error) => {
             pen.tree().dissolve();
+            pen.tell(&Event::Empty);
             return Err(error);
         }
     };
@@ -64,7 +76,7 @@ pub(crate) fn run(spec: &Spec) -> Result<u8, Error> {
     if let Waited::Done(code) = front.wait(spare) {
         return Ok(code);
     }
-    let mut keeper = Keeper::new(&pen.voice, &pen.signals, pen.tree().without(strangers), spec.graces);
+    let mut keeper = Keeper::new(&pen, pen.tree().without(strangers));
     keeper.because(Reason::GuardKilled);
     Ok(keeper.keep())
 }

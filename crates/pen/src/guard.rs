@@ -1,6 +1,7 @@
 //! The processes between front and child: the guard, which keeps the tree, and the spare around it, which takes
 //! over when the guard is killed.
 
+use std::cell::RefCell;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use nostray_sys::cgroup::Cgroup;
 use nostray_sys::descriptors::{self, Inherited, StdinKind};
+use nostray_sys::identity::Identity;
 use nostray_sys::poll::Until;
 use nostray_sys::process::{self, Ended, News, Pid, Reaped, Side, getpid, reap};
 use nostray_sys::signal::{Signal, SignalFd, send_to_own_child};
@@ -20,6 +22,7 @@ use crate::relay::{Message, Relay};
 use crate::tear_down::Reason;
 use crate::tree::{Tier, Tree};
 use crate::voice::Voice;
+use crate::witness::{Event, Witness};
 use crate::{Isolation, OWN_FAILURE, Spec};
 
 /// What a guard is called, for people who look with `ps`, and for a pen inside its pen.
@@ -40,12 +43,18 @@ pub(crate) struct Pen<'a> {
     pub(crate) die_with: Vec<(u32, Pidfd)>,
     pub(crate) front: Pidfd,
     pub(crate) cgroup: Option<Cgroup>,
+    pub(crate) witness: RefCell<Box<dyn Witness>>,
 }
 
 impl Pen<'_> {
     /// The tree as spare and front have it when they take over.
     pub(crate) fn tree(&self) -> Tree<'_> {
         Tree::new(self.cgroup.as_ref().map_or(Tier::Subreaper, Tier::Cgroup))
+    }
+
+    /// Tells the witness.
+    pub(crate) fn tell(&self, event: &Event) {
+        self.witness.borrow_mut().sees(event);
     }
 
     /// Lets go of what is the child's, now that it has its own copies, and gives back memory.
@@ -95,11 +104,14 @@ impl<'a> Settling<'a> {
 /// The spare, as a process of its own: forks the guard and waits. Returns its exit code.
 pub(crate) fn be_spare(pen: &Pen<'_>, relay: &Relay) -> u8 {
     process::set_name(SPARE_NAME);
+    let spare_pid = getpid();
     let guard = match fork_guard(pen) {
-        Ok((spare, Side::Child)) => process::exit_now(be_guard(pen, relay, &spare)),
+        Ok((spare, Side::Child)) => process::exit_now(be_guard(pen, relay, &spare, spare_pid)),
         Ok((_, Side::Parent(guard))) => guard,
         Err(error) => {
             pen.voice.warn(format_args!("cannot start a guard: {error}; nothing was started"));
+            pen.tree().dissolve();
+            pen.tell(&Event::Empty);
             return OWN_FAILURE;
         }
     };
@@ -114,8 +126,7 @@ pub(crate) fn be_spare(pen: &Pen<'_>, relay: &Relay) -> u8 {
     match waited {
         Waited::Done(code) => code,
         Waited::Killed => {
-            let mut keeper =
-                Keeper::new(&pen.voice, &pen.signals, pen.tree(), pen.spec.graces).relay(relay, &pen.front);
+            let mut keeper = Keeper::new(pen, pen.tree()).relay(relay, &pen.front);
             keeper.because(Reason::GuardKilled);
             keeper.keep()
         }
@@ -168,13 +179,14 @@ pub(crate) fn wait_for(inner: Pid, mut pause: impl FnMut()) -> Waited {
 }
 
 /// The guard, as a process of its own: forks the child and keeps its tree. Returns its exit code.
-fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd) -> u8 {
+fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd, spare_pid: Pid) -> u8 {
     process::set_name(NAME);
-    let (child, mut gate, tree) = match fork_child(pen) {
+    let Started { child, mut gate, tree, outside } = match fork_child(pen, spare_pid) {
         Ok(started) => started,
         Err(error) => {
             pen.voice.warn(format_args!("cannot start the child: {error}"));
             pen.tree().dissolve();
+            pen.tell(&Event::Empty);
             return OWN_FAILURE;
         }
     };
@@ -183,9 +195,14 @@ fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd) -> u8 {
     leave_session();
     // If the child is gone already, its end tells.
     gate.write_all(&[0]).ok();
+    pen.tell(&outside.unwrap_or_else(|| Event::Started {
+        spare: Identity::of(spare_pid),
+        guard: Identity::of(getpid()),
+        child: Identity::of(child),
+    }));
 
     let stdin = io::stdin();
-    let mut keeper = Keeper::new(&pen.voice, &pen.signals, tree, pen.spec.graces)
+    let mut keeper = Keeper::new(pen, tree)
         .child(child)
         .settling(Settling::new(pen, false))
         .relay(relay, &pen.front)
@@ -197,22 +214,33 @@ fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd) -> u8 {
         StdinKind::Terminal => keeper = keeper.watch(Source::Terminal, stdin.as_fd()),
         StdinKind::Mute => {}
     }
-    if let Host::Alive(handle) = &pen.host {
+    if let Host::Alive(_, handle) = &pen.host {
         keeper = keeper.watch(Source::Host, handle.as_fd());
     }
     for (pid, handle) in &pen.die_with {
         keeper = keeper.watch(Source::DieWith(*pid), handle.as_fd());
     }
-    let code = keeper.keep();
-    say_if_not_executed(pen, gate);
-    code
+    keeper.keep_and(|| say_if_not_executed(pen, gate))
+}
+
+/// A child that waits at the gate.
+struct Started<'a> {
+    child: Pid,
+    gate: UnixStream,
+    tree: Tree<'a>,
+    /// What the rest of the machine knows us by, if we see other numbers.
+    outside: Option<Event>,
 }
 
 /// Forks the child, which waits at the gate. In the child this does not return.
-fn fork_child<'a>(pen: &'a Pen<'_>) -> io::Result<(Pid, UnixStream, Tree<'a>)> {
+fn fork_child<'a>(pen: &'a Pen<'_>, spare: Pid) -> io::Result<Started<'a>> {
     process::become_subreaper()?;
     let mut tree = pen.tree();
+    let mut outside = None;
     if pen.spec.isolation == Isolation::Pid {
+        // As long as `/proc` is the machine's, it tells the numbers that the machine knows us by.
+        let guard = process::number_in_proc().and_then(Identity::of);
+        outside = Some(Event::Started { spare: Identity::of(spare), guard, child: None });
         namespace::mount_own_proc().map_err(forbidden)?;
         tree = Tree::new(Tier::Namespace);
     }
@@ -235,7 +263,7 @@ fn fork_child<'a>(pen: &'a Pen<'_>) -> io::Result<(Pid, UnixStream, Tree<'a>)> {
             drop(gate);
             pen.plan.become_child(guard, child_gate)
         }
-        Side::Parent(child) => Ok((child, gate, tree)),
+        Side::Parent(child) => Ok(Started { child, gate, tree, outside }),
     }
 }
 
@@ -245,6 +273,8 @@ fn say_if_not_executed(pen: &Pen<'_>, mut gate: UnixStream) {
     let mut errno = [0; 4];
     if gate.read_exact(&mut errno).is_ok() {
         let command = pen.spec.command.first().map_or("".as_ref(), |command| command.as_os_str());
-        pen.voice.warn(child::explain(command, i32::from_ne_bytes(errno)));
+        let why = child::explain(command, i32::from_ne_bytes(errno));
+        pen.voice.warn(&why);
+        pen.tell(&Event::NotExecuted(why));
     }
 }

@@ -2,6 +2,7 @@
 
 use nostray_sys::Pidfd;
 use nostray_sys::descriptors::StdinKind;
+use nostray_sys::identity::Identity;
 use nostray_sys::proc::Stat;
 use nostray_sys::process::{Pid, getpid, getppid, session_of};
 
@@ -11,9 +12,19 @@ use crate::{During, Error, guard, mark};
 #[derive(Debug)]
 pub(crate) enum Host {
     /// Alive, and watched by identity.
-    Alive(Pidfd),
+    Alive(Pid, Pidfd),
     /// In another pid namespace, where it cannot be watched; the end of stdin still tells.
     Elsewhere,
+}
+
+impl Host {
+    /// Who it is, if it can be seen.
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        match self {
+            Self::Alive(pid, _) => Identity::of(*pid),
+            Self::Elsewhere => None,
+        }
+    }
 }
 
 /// Finds the host. One that died before we could look has left us to a reaper, which must not be taken for it:
@@ -25,7 +36,7 @@ pub(crate) fn find(stdin: StdinKind) -> Result<Host, Error> {
     if getppid() != Some(pid) || handle.has_ended().during("watch the host")? || was_handed_to(pid, stdin) {
         return Err(Error::HostGone);
     }
-    Ok(Host::Alive(handle))
+    Ok(Host::Alive(pid, handle))
 }
 
 /// Whether `parent` got us from the kernel because the one who started us had died.

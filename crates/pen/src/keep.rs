@@ -8,15 +8,14 @@ use nostray_sys::Pidfd;
 use nostray_sys::poll::{self, Until};
 use nostray_sys::proc::{Stat, describe, user_of};
 use nostray_sys::process::{Ended, News, Pid, Reaped, raise_priority, reap};
-use nostray_sys::signal::{Arrived, Signal, SignalFd, is_ignored, send_to_own_child};
+use nostray_sys::signal::{Arrived, Signal, is_ignored, send_to_own_child};
 
-use crate::graces::Graces;
-use crate::guard::Settling;
+use crate::guard::{Pen, Settling};
 use crate::idle::{IdleWatch, Sample};
 use crate::relay::{Message, Next, Relay};
 use crate::tear_down::{Action, Reason, TearDown};
 use crate::tree::{Round, Tree};
-use crate::voice::Voice;
+use crate::witness::Event;
 
 /// How soon after a round of killing the next one may follow, at first and at most. The end of each process is
 /// an event of its own; this is only for those that were born meanwhile.
@@ -53,8 +52,7 @@ enum Child {
 
 /// The one who keeps the tree.
 pub(crate) struct Keeper<'a> {
-    voice: &'a Voice,
-    signals: &'a SignalFd,
+    pen: &'a Pen<'a>,
     relay: Option<&'a Relay>,
     front: Option<&'a Pidfd>,
     watches: Vec<(Source, BorrowedFd<'a>, Until)>,
@@ -76,16 +74,15 @@ struct Killing {
 }
 
 impl<'a> Keeper<'a> {
-    pub(crate) fn new(voice: &'a Voice, signals: &'a SignalFd, tree: Tree<'a>, graces: Graces) -> Self {
+    pub(crate) fn new(pen: &'a Pen<'a>, tree: Tree<'a>) -> Self {
         let killing = Killing { begun: false, next: Instant::now(), pause: FIRST_PAUSE, refusals: 0, slow_at: None };
         Self {
-            voice,
-            signals,
+            pen,
             relay: None,
             front: None,
-            watches: vec![(Source::Signals, signals.as_fd(), Until::Readable)],
+            watches: vec![(Source::Signals, pen.signals.as_fd(), Until::Readable)],
             tree,
-            tear_down: TearDown::new(graces),
+            tear_down: TearDown::new(pen.spec.graces),
             child: Child::Unknown,
             idle: None,
             settling: None,
@@ -124,7 +121,12 @@ impl<'a> Keeper<'a> {
     }
 
     /// Keeps the tree until it is empty, and returns the exit code.
-    pub(crate) fn keep(mut self) -> u8 {
+    pub(crate) fn keep(self) -> u8 {
+        self.keep_and(|| ())
+    }
+
+    /// The same, with something to be said before the story ends.
+    pub(crate) fn keep_and(mut self, last_words: impl FnOnce()) -> u8 {
         while self.look_after_children() {
             self.act_on_time();
             if self.tear_down.is_killing() && !self.kill() {
@@ -140,6 +142,8 @@ impl<'a> Keeper<'a> {
             }
         }
         self.tree.dissolve();
+        last_words();
+        self.pen.tell(&Event::Empty);
         if let Some(front) = self.front {
             // One that was stopped together with its child would never learn that it is all over.
             front.send(Signal::CONT).ok();
@@ -158,7 +162,7 @@ impl<'a> Keeper<'a> {
                 Ok(Reaped::Quiet) => break,
                 Ok(Reaped::Nobody) => return false,
                 Err(error) => {
-                    self.voice.warn(format_args!("cannot wait for the child: {error}"));
+                    self.pen.voice.warn(format_args!("cannot wait for the child: {error}"));
                     return false;
                 }
             }
@@ -176,8 +180,9 @@ impl<'a> Keeper<'a> {
         let Child::Alive(child) = self.child else { return };
         match news {
             News::Ended(pid, how) if pid == child => {
-                self.voice.note(format_args!("child {pid} {how}"));
+                self.pen.voice.note(format_args!("child {pid} {how}"));
                 self.child = Child::Ended(how);
+                self.pen.tell(&Event::ChildEnded(how));
                 if self.tear_down.has_begun() {
                     self.because(Reason::ChildEnded);
                 }
@@ -199,7 +204,7 @@ impl<'a> Keeper<'a> {
     fn on_event(&mut self, source: Source) {
         match source {
             Source::Signals => {
-                while let Ok(Some(arrived)) = self.signals.next() {
+                while let Ok(Some(arrived)) = self.pen.signals.next() {
                     if is_for_the_pen(arrived) {
                         self.on_signal(arrived);
                     }
@@ -267,31 +272,36 @@ impl<'a> Keeper<'a> {
     pub(crate) fn because(&mut self, reason: Reason) {
         match &reason {
             Reason::Idle(_) | Reason::GuardKilled => {
-                self.voice.warn(format_args!("{reason}; ending the tree"));
+                self.pen.voice.warn(format_args!("{reason}; ending the tree"));
             }
             // The first reason is why it ends; that the child then did is not another one.
             Reason::ChildEnded if self.tear_down.has_begun() => {}
-            _ => self.voice.note(format_args!("{reason}")),
+            _ => self.pen.voice.note(format_args!("{reason}")),
         }
+        let begins = !self.tear_down.has_begun();
         let action = self.tear_down.because(&reason, Instant::now());
         self.perform(action);
+        if begins {
+            self.pen.tell(&Event::Stopping(reason));
+        }
     }
 
     fn perform(&mut self, action: Option<Action>) {
         match action {
             None => {}
             Some(Action::Deliver(signal)) => {
-                self.voice.note(format_args!("{signal} to the child"));
+                self.pen.voice.note(format_args!("{signal} to the child"));
                 self.deliver(signal);
                 self.deliver(Signal::CONT);
             }
             Some(Action::Terminate) => {
-                self.voice.note("SIGTERM to the whole tree");
+                self.pen.voice.note("SIGTERM to the whole tree");
                 raise_priority();
                 self.tree.terminate();
             }
             Some(Action::Kill) => {
-                self.voice.note("SIGKILL to the whole tree");
+                self.pen.voice.note("SIGKILL to the whole tree");
+                self.pen.tell(&Event::Killing(self.tree.members().len()));
                 raise_priority();
                 // What is killed in one step needs a moment before it makes sense to look for the rest.
                 self.killing.next =
@@ -346,18 +356,19 @@ impl<'a> Keeper<'a> {
         // Reaping comes first: a look at thousands takes long, and what has ended makes it longer.
         self.killing.next = Instant::now() + self.killing.pause.max(2 * now.elapsed());
         self.killing.pause = (self.killing.pause * 2).min(LONGEST_PAUSE);
-        if let Round::OnlyRefused(pids) = round {
+        if let Round::OnlyRefused(refused) = round {
             self.killing.refusals += 1;
             if self.killing.refusals >= REFUSALS {
-                for pid in pids {
-                    self.voice.warn(could_not_signal(pid));
+                for refused in &refused {
+                    self.pen.voice.warn(could_not_signal(refused.pid));
                 }
+                self.pen.tell(&Event::Refused(refused));
                 return false;
             }
         } else if self.killing.slow_at.is_some_and(|at| at <= now) {
             self.killing.slow_at = None;
             for stat in self.tree.members() {
-                self.voice.warn(does_not_die(&stat));
+                self.pen.voice.warn(does_not_die(&stat));
             }
         }
         true

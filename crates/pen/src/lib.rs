@@ -23,6 +23,7 @@ mod relay;
 mod tear_down;
 mod tree;
 mod voice;
+mod witness;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -31,6 +32,7 @@ use std::time::Duration;
 pub use graces::Graces;
 pub use mark::{MARK, PenId};
 pub use tear_down::Reason;
+pub use witness::{Event, Nobody, Opening, Witness};
 
 /// Exit code for nostray's own failures.
 pub const OWN_FAILURE: u8 = 125;
@@ -127,8 +129,10 @@ impl<T> During<T> for std::io::Result<T> {
 
 /// Runs the command in a pen, and returns the exit code to end with once nothing of its tree is left.
 ///
+/// `witness` is told what happens, wherever it happens.
+///
 /// **For a program with one thread that does nothing else**: it becomes the front, and its descriptors, signal
 /// mask and children are the pen's from here on.
-pub fn run(spec: &Spec) -> Result<u8, Error> {
-    front::run(spec)
+pub fn run(spec: &Spec, witness: Box<dyn Witness>) -> Result<u8, Error> {
+    front::run(spec, witness)
 }

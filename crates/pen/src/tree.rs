@@ -7,7 +7,8 @@ use std::io;
 
 use nostray_sys::Pidfd;
 use nostray_sys::cgroup::Cgroup;
-use nostray_sys::proc::{self, StartTime, Stat};
+use nostray_sys::identity::Identity;
+use nostray_sys::proc::{self, Stat};
 use nostray_sys::process::{Pid, getpid};
 use nostray_sys::signal::{Signal, send_to_namespace, send_to_own_child};
 
@@ -22,6 +23,17 @@ pub(crate) enum Tier<'a> {
     Subreaper,
 }
 
+impl Tier<'_> {
+    /// What it is called in records.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Cgroup(_) => "cgroup",
+            Self::Namespace => "pid-namespace",
+            Self::Subreaper => "subreaper",
+        }
+    }
+}
+
 impl std::fmt::Display for Tier<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -32,16 +44,14 @@ impl std::fmt::Display for Tier<'_> {
     }
 }
 
-pub(crate) type Key = (Pid, StartTime);
-
 /// The tree below this process.
 #[derive(Debug)]
 pub(crate) struct Tree<'a> {
     tier: Tier<'a>,
     /// Children that this process had before it was a front: not of the tree, and not to be touched.
-    strangers: HashSet<Key>,
+    strangers: HashSet<Identity>,
     /// Processes that we may not signal.
-    refused: HashSet<Key>,
+    refused: HashSet<Identity>,
     /// New processes kept appearing between looking and killing.
     storms: bool,
 }
@@ -52,7 +62,7 @@ pub(crate) enum Round {
     /// Whatever was found has been killed; what is left is dying or has just been born.
     Killed,
     /// Only these are left, and none of them may be signalled.
-    OnlyRefused(Vec<Pid>),
+    OnlyRefused(Vec<Identity>),
 }
 
 /// How often to look for processes that were born during the last look. Not too often: meanwhile nobody reaps, and what
@@ -69,7 +79,7 @@ impl<'a> Tree<'a> {
     }
 
     /// The same tree, without these children of this process and what descends from them.
-    pub(crate) fn without(self, strangers: HashSet<Key>) -> Self {
+    pub(crate) fn without(self, strangers: HashSet<Identity>) -> Self {
         Self { strangers, ..self }
     }
 
@@ -81,7 +91,8 @@ impl<'a> Tree<'a> {
     }
 
     fn is_stranger(&self, pid: Pid) -> bool {
-        !self.strangers.is_empty() && Stat::of(pid).is_some_and(|stat| self.strangers.contains(&(pid, stat.start)))
+        !self.strangers.is_empty()
+            && Stat::of(pid).is_some_and(|stat| self.strangers.contains(&Identity::from(&stat)))
     }
 
     /// The living processes of the tree.
@@ -94,7 +105,7 @@ impl<'a> Tree<'a> {
         let mut parents = vec![getpid()];
         while let Some(parent) = parents.pop() {
             for stat in by_parent.remove(&Some(parent)).unwrap_or_default() {
-                if !self.strangers.contains(&(stat.pid, stat.start)) {
+                if !self.strangers.contains(&Identity::from(&stat)) {
                     parents.push(stat.pid);
                     members.push(stat);
                 }
@@ -150,8 +161,8 @@ impl<'a> Tree<'a> {
         }
         self.storms = self.signal_all(Signal::KILL) > 1;
         let left = self.members();
-        if !left.is_empty() && left.iter().all(|stat| self.refused.contains(&(stat.pid, stat.start))) {
-            return Round::OnlyRefused(left.into_iter().map(|stat| stat.pid).collect());
+        if !left.is_empty() && left.iter().all(|stat| self.refused.contains(&stat.into())) {
+            return Round::OnlyRefused(left.iter().map(Identity::from).collect());
         }
         Round::Killed
     }
@@ -159,17 +170,17 @@ impl<'a> Tree<'a> {
     /// Sends `signal` to every process, and looks again, a few times, for those that were born meanwhile. Returns how
     /// often a look found new ones.
     fn signal_all(&mut self, signal: Signal) -> usize {
-        let mut done: HashSet<Key> = HashSet::new();
+        let mut done: HashSet<Identity> = HashSet::new();
         for looks in 0..LOOKS {
             let members = self.members();
-            let fresh: Vec<_> = members.iter().filter(|s| done.insert((s.pid, s.start))).collect();
+            let fresh: Vec<_> = members.iter().filter(|s| done.insert(Identity::from(*s))).collect();
             if fresh.is_empty() {
                 return looks;
             }
             for stat in fresh {
                 match send(stat, signal) {
                     Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                        self.refused.insert((stat.pid, stat.start));
+                        self.refused.insert(stat.into());
                     }
                     // Gone by itself: that is what was wanted.
                     Err(_) => {}
@@ -205,7 +216,7 @@ fn send(stat: &Stat, signal: Signal) -> io::Result<()> {
 }
 
 /// The children that this process has already.
-pub(crate) fn children_so_far() -> HashSet<Key> {
+pub(crate) fn children_so_far() -> HashSet<Identity> {
     let children = proc::children_of_self().unwrap_or_default();
-    children.into_iter().filter_map(Stat::of).map(|stat| (stat.pid, stat.start)).collect()
+    children.into_iter().filter_map(Stat::of).map(|stat| Identity::from(&stat)).collect()
 }

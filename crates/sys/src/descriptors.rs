@@ -208,3 +208,6 @@ pub fn receive_message(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<
 pub fn maker_of_stdin_socket() -> Option<crate::Pid> {
     rustix::net::sockopt::socket_peercred(io::stdin()).ok().map(|credentials| credentials.pid)
 }
+
+/// For opening a file that somebody else may have put there: not through a link, and without waiting if it is a pipe.
+pub const NO_FOLLOW_AND_DO_NOT_WAIT: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;

@@ -9,6 +9,7 @@ compile_error!("nostray contains process trees on Linux only, so far");
 pub mod cgroup;
 pub mod descriptors;
 pub mod exec;
+pub mod identity;
 pub mod memory;
 pub mod namespace;
 pub mod pidfd;

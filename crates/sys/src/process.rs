@@ -245,3 +245,15 @@ pub fn become_root() -> io::Result<()> {
     // SAFETY: sets three numbers of this process.
     if unsafe { libc::setresuid(0, 0, 0) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// The user that this process acts for.
+#[must_use]
+pub fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// The number by which whoever mounted `/proc` knows this process: in a pid namespace of our own, not the one that we see.
+#[must_use]
+pub fn number_in_proc() -> Option<Pid> {
+    std::fs::read_link("/proc/self").ok()?.to_str()?.parse().ok().and_then(Pid::from_raw)
+}

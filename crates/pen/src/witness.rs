@@ -1,0 +1,72 @@
+//! Who is told what happens to a pen. Whoever keeps records of pens implements it; the pen itself knows nothing of files.
+
+use std::fmt;
+
+use nostray_sys::identity::Identity;
+use nostray_sys::process::Ended;
+
+use crate::{PenId, Reason, Spec};
+
+/// Told what happens, in the process in which it happens. Front, spare and guard are forked from each other, so each has its
+/// own copy of whatever a witness remembers; open files are shared.
+pub trait Witness: fmt::Debug {
+    /// In the front, before anything is started. What goes wrong is passed on to the user as a warning; the pen opens all
+    /// the same.
+    fn opens(&mut self, opening: &Opening<'_>) -> Result<(), String>;
+
+    /// In whoever keeps the tree.
+    fn sees(&mut self, event: &Event);
+}
+
+/// A pen that is about to be.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Opening<'a> {
+    /// Its name.
+    pub id: &'a PenId,
+    /// What it is for.
+    pub spec: &'a Spec,
+    /// Who started the front, if that can be seen.
+    pub host: Option<Identity>,
+    /// What holds the tree together.
+    pub tier: &'static str,
+}
+
+/// What happened.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Event {
+    /// Everybody is there, and the child runs or is about to.
+    Started {
+        /// The process that steps in for the guard.
+        spare: Option<Identity>,
+        /// The process that keeps the tree.
+        guard: Option<Identity>,
+        /// The child; not known in a pid namespace of its own, where numbers mean something else.
+        child: Option<Identity>,
+    },
+    /// The tear-down has begun.
+    Stopping(Reason),
+    /// The child has ended.
+    ChildEnded(Ended),
+    /// The child could not be executed.
+    NotExecuted(String),
+    /// So many processes did not end when they were asked to, and are killed.
+    Killing(usize),
+    /// These may not be signalled, and were left running.
+    Refused(Vec<Identity>),
+    /// The tree is empty.
+    Empty,
+}
+
+/// A witness who forgets everything.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Nobody;
+
+impl Witness for Nobody {
+    fn opens(&mut self, _: &Opening<'_>) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn sees(&mut self, _: &Event) {}
+}

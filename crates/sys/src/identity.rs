@@ -1,0 +1,85 @@
+//! What names one process for ever, unlike its number.
+
+use std::os::unix::fs::MetadataExt;
+
+use crate::proc::{StartTime, Stat};
+use crate::{Pid, Pidfd};
+
+/// The run of the machine, and the pid namespace, in which numbers have a meaning. Numbers of two worlds never name the same
+/// process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct World {
+    /// The kernel's own name for this run.
+    pub boot: String,
+    /// The inode of the pid namespace.
+    pub pid_namespace: u64,
+}
+
+impl World {
+    /// The one that this process lives in; `None` without `/proc`.
+    #[must_use]
+    pub fn current() -> Option<Self> {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let pid_namespace = std::fs::metadata("/proc/self/ns/pid").ok()?.ino();
+        Some(Self { boot: boot.trim().to_owned(), pid_namespace })
+    }
+}
+
+/// One process of a world: its number, and when it started, in kernel ticks since boot. A clock that is set does not move
+/// it, and a number that is used again does not match it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// Its number.
+    pub pid: Pid,
+    /// When it started.
+    pub start: StartTime,
+}
+
+impl Identity {
+    /// Whoever has this number now.
+    #[must_use]
+    pub fn of(pid: Pid) -> Option<Self> {
+        Stat::of(pid).map(|stat| Self::from(&stat))
+    }
+
+    /// A handle on this very process, if it has not ended (a zombie has). Opened first and compared then, so that the handle
+    /// cannot be on somebody who has got the number since.
+    #[must_use]
+    pub fn open(self) -> Option<Pidfd> {
+        let handle = Pidfd::open(self.pid).ok()?;
+        let now = Stat::of(self.pid)?;
+        (now.start == self.start && !now.is_zombie()).then_some(handle)
+    }
+
+    /// Whether it has not ended.
+    #[must_use]
+    pub fn is_alive(self) -> bool {
+        Stat::of(self.pid).is_some_and(|now| now.start == self.start && !now.is_zombie())
+    }
+}
+
+impl From<&Stat> for Identity {
+    fn from(stat: &Stat) -> Self {
+        Self { pid: stat.pid, start: stat.start }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_itself_and_nobody_who_started_at_another_time() {
+        let me = Identity::of(rustix::process::getpid()).expect("is there");
+        assert!(me.is_alive() && me.open().is_some());
+        let stranger = Identity { start: StartTime(me.start.0 + 1), ..me };
+        assert!(!stranger.is_alive() && stranger.open().is_none());
+    }
+
+    #[test]
+    fn the_world_has_a_name() {
+        let world = World::current().expect("proc is mounted");
+        assert_eq!(world.boot.len(), 36);
+        assert_eq!(Some(world), World::current());
+    }
+}
