@@ -48,7 +48,13 @@ pub(crate) fn run(spec: &Spec, mut witness: Box<dyn Witness>) -> Result<u8, Erro
         Isolation::Pid => Tier::Namespace,
         Isolation::None => cgroup.as_ref().map_or(Tier::Subreaper, Tier::Cgroup),
     };
-    let opening = Opening { id: &id, spec, host: host.identity(), tier: tier.word() };
+    let opening = Opening {
+        id: &id,
+        spec,
+        host: host.identity(),
+        tier: tier.word(),
+        cgroup: cgroup.as_ref().map(Cgroup::path),
+    };
     if let Err(why) = witness.opens(&opening) {
         voice.warn(format_args!("this child is contained, but not on record: {why}"));
     }
@@ -137,7 +143,9 @@ impl Front<'_> {
             events.push((self.relay.as_fd(), Until::Readable));
         }
         poll::wait(&events, self.settling.timeout()).ok();
-        self.settling.look();
+        if self.settling.look() {
+            self.settling.pen().witness.borrow_mut().settled();
+        }
         while let Ok(Some(arrived)) = self.signals.next() {
             if keep::is_for_the_pen(arrived) {
                 self.relay.send(Message::Signal(arrived));

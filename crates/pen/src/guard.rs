@@ -93,11 +93,17 @@ impl<'a> Settling<'a> {
         self.due.map(|due| due.saturating_duration_since(Instant::now()))
     }
 
-    /// Tidies up if it is time to.
-    pub(crate) fn look(&mut self) {
-        if self.due.take_if(|due| *due <= Instant::now()).is_some() {
+    pub(crate) fn pen(&self) -> &'a Pen<'a> {
+        self.pen
+    }
+
+    /// Tidies up if it is time to, and says whether it has.
+    pub(crate) fn look(&mut self) -> bool {
+        let due = self.due.take_if(|due| *due <= Instant::now()).is_some();
+        if due {
             self.pen.let_go(self.stdin);
         }
+        due
     }
 }
 

@@ -28,6 +28,10 @@ const REFUSALS: u32 = 3;
 /// How long killed processes may take to die before a person is told.
 const SLOW_DEATH: Duration = Duration::from_secs(5);
 
+/// Numbers that make a SIGTERM to a guard a request to stop its pen, with its graces or without.
+pub(crate) const STOP: i32 = 0x7374_6f70;
+pub(crate) const STOP_NOW: i32 = 0x7374_6f71;
+
 /// Something that is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -252,8 +256,10 @@ impl<'a> Keeper<'a> {
     }
 
     fn on_signal(&mut self, arrived: Arrived) {
-        let Arrived { signal, sender, from_kernel } = arrived;
+        let Arrived { signal, sender, from_kernel, value } = arrived;
         match signal {
+            Signal::TERM if value == Some(STOP) => self.because(Reason::StopRequest { sender, now: false }),
+            Signal::TERM if value == Some(STOP_NOW) => self.because(Reason::StopRequest { sender, now: true }),
             Signal::HUP if from_kernel => self.because(Reason::TerminalClosed),
             Signal::TERM | Signal::INT | Signal::QUIT | Signal::HUP if !is_ignored(signal) => {
                 self.because(Reason::Signal { signal, sender });

@@ -136,3 +136,9 @@ impl<T> During<T> for std::io::Result<T> {
 pub fn run(spec: &Spec, witness: Box<dyn Witness>) -> Result<u8, Error> {
     front::run(spec, witness)
 }
+
+/// Asks a process that keeps a pen (its guard, or whoever has taken its place) to end the pen, on the path on which every pen
+/// ends. The caller has checked that the handle is on the right process.
+pub fn ask_to_stop(keeper: &nostray_sys::Pidfd, now: bool) -> std::io::Result<()> {
+    keeper.send_with(nostray_sys::Signal::TERM, if now { keep::STOP_NOW } else { keep::STOP })
+}

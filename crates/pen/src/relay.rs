@@ -18,18 +18,21 @@ pub(crate) enum Message {
     Guard(Pid),
 }
 
-const SIZE: usize = 16;
+const SIZE: usize = 20;
 
 impl Message {
     fn encode(self) -> [u8; SIZE] {
         let raw = |pid: Option<Pid>| pid.map_or(0, |pid| pid.as_raw_nonzero().get());
-        let (tag, first, second, flag) = match self {
-            Self::Signal(a) => (1, a.signal.as_raw(), raw(a.sender), i32::from(a.from_kernel)),
-            Self::Stopped(signal) => (2, signal.as_raw(), 0, 0),
-            Self::Guard(pid) => (3, raw(Some(pid)), 0, 0),
+        let numbers = match self {
+            Self::Signal(a) => {
+                // Nobody attaches a zero: it stands for nothing attached.
+                [1, a.signal.as_raw(), raw(a.sender), i32::from(a.from_kernel), a.value.unwrap_or(0)]
+            }
+            Self::Stopped(signal) => [2, signal.as_raw(), 0, 0, 0],
+            Self::Guard(pid) => [3, raw(Some(pid)), 0, 0, 0],
         };
         let mut bytes = [0; SIZE];
-        for (slot, number) in bytes.chunks_exact_mut(4).zip([tag, first, second, flag]) {
+        for (slot, number) in bytes.chunks_exact_mut(4).zip(numbers) {
             slot.copy_from_slice(&number.to_ne_bytes());
         }
         bytes
@@ -37,12 +40,14 @@ impl Message {
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut numbers = bytes.chunks_exact(4).map(|b| i32::from_ne_bytes([b[0], b[1], b[2], b[3]]));
-        let (tag, first, second, flag) = (numbers.next()?, numbers.next()?, numbers.next()?, numbers.next()?);
+        let mut next = || numbers.next();
+        let (tag, first, second, flag, value) = (next()?, next()?, next()?, next()?, next()?);
         let pid = |number: i32| if number > 0 { Pid::from_raw(number) } else { None };
         match tag {
             1 => {
                 let signal = Signal::from_raw(first)?;
-                Some(Self::Signal(Arrived { signal, sender: pid(second), from_kernel: flag != 0 }))
+                let value = (value != 0).then_some(value);
+                Some(Self::Signal(Arrived { signal, sender: pid(second), from_kernel: flag != 0, value }))
             }
             2 => Signal::from_raw(first).map(Self::Stopped),
             3 => pid(first).map(Self::Guard),
@@ -106,8 +111,8 @@ mod tests {
         let (front, guard) = Relay::pair().expect("pair");
         let pid = Pid::from_raw(77);
         for message in [
-            Message::Signal(Arrived { signal: Signal::TERM, sender: pid, from_kernel: false }),
-            Message::Signal(Arrived { signal: Signal::HUP, sender: None, from_kernel: true }),
+            Message::Signal(Arrived { signal: Signal::TERM, sender: pid, from_kernel: false, value: Some(7) }),
+            Message::Signal(Arrived { signal: Signal::HUP, sender: None, from_kernel: true, value: None }),
             Message::Stopped(Signal::TSTP),
             Message::Guard(pid.expect("positive")),
         ] {

@@ -27,6 +27,13 @@ pub enum Reason {
         /// From whom, where that can be seen.
         sender: Option<Pid>,
     },
+    /// `nostray stop`, or a program that embeds nostray, asked for it.
+    StopRequest {
+        /// Who, where that can be seen.
+        sender: Option<Pid>,
+        /// Without any grace.
+        now: bool,
+    },
     /// The front was killed.
     FrontKilled,
     /// The spare was killed.
@@ -41,6 +48,35 @@ pub enum Reason {
     ChildEnded,
 }
 
+impl Reason {
+    /// One word for it, for programs.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::StdinClosed => "stdin-closed",
+            Self::HostGone => "host-gone",
+            Self::TerminalClosed => "terminal-closed",
+            Self::Signal { .. } => "signal",
+            Self::StopRequest { .. } => "stop-request",
+            Self::FrontKilled => "front-killed",
+            Self::SpareKilled => "spare-killed",
+            Self::GuardKilled => "guard-killed",
+            Self::DieWithEnded(_) => "die-with-ended",
+            Self::Idle(_) => "idle",
+            Self::ChildEnded => "child-ended",
+        }
+    }
+
+    /// The process that asked for it, where there is one and it can be seen.
+    #[must_use]
+    pub fn sender(&self) -> Option<Pid> {
+        match self {
+            Self::Signal { sender, .. } | Self::StopRequest { sender, .. } => *sender,
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -49,6 +85,10 @@ impl fmt::Display for Reason {
             Self::TerminalClosed => write!(f, "the terminal was closed"),
             Self::Signal { signal, sender: Some(pid) } => write!(f, "{signal} came from process {pid}"),
             Self::Signal { signal, sender: None } => write!(f, "{signal} came"),
+            Self::StopRequest { sender, now } => {
+                write!(f, "it was asked to stop{}", if *now { " at once" } else { "" })?;
+                sender.map_or(Ok(()), |pid| write!(f, " by process {pid}"))
+            }
             Self::FrontKilled => write!(f, "the front was killed"),
             Self::SpareKilled => write!(f, "the spare was killed"),
             Self::GuardKilled => write!(f, "the guard was killed"),
@@ -120,7 +160,7 @@ impl TearDown {
         let second_signal = matches!(reason, Reason::Signal { .. }) && {
             std::mem::replace(&mut self.signalled, true) && self.has_begun()
         };
-        if second_signal {
+        if second_signal || matches!(reason, Reason::StopRequest { now: true, .. }) {
             return self.kill();
         }
         // A host that sends SIGINT means SIGINT: a Python server cleans up on that and not on SIGTERM. So the
@@ -146,7 +186,7 @@ impl TearDown {
                 None
             }
             (Stage::Running, None) => self.terminate(now + self.graces.term()),
-            (Stage::Asked { .. }, None) if matches!(reason, Reason::Signal { .. }) => {
+            (Stage::Asked { .. }, None) if matches!(reason, Reason::Signal { .. } | Reason::StopRequest { .. }) => {
                 self.terminate(now + self.graces.term())
             }
             // Its graces are what a tree was promised; a host that loses patience does not shorten them.
@@ -191,6 +231,8 @@ mod tests {
             Reason::TerminalClosed,
             signal(Signal::TERM),
             signal(Signal::INT),
+            Reason::StopRequest { sender: None, now: false },
+            Reason::StopRequest { sender: None, now: true },
             Reason::FrontKilled,
             Reason::SpareKilled,
             Reason::GuardKilled,

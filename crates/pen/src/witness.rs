@@ -14,6 +14,10 @@ pub trait Witness: fmt::Debug {
     /// the same.
     fn opens(&mut self, opening: &Opening<'_>) -> Result<(), String>;
 
+    /// In the front, a moment after the start, when there is time for what can wait. What it starts is the front's child
+    /// and not of the tree.
+    fn settled(&mut self) {}
+
     /// In whoever keeps the tree.
     fn sees(&mut self, event: &Event);
 }
@@ -30,6 +34,8 @@ pub struct Opening<'a> {
     pub host: Option<Identity>,
     /// What holds the tree together.
     pub tier: &'static str,
+    /// The control group, where there is one.
+    pub cgroup: Option<&'a std::path::Path>,
 }
 
 /// What happened.

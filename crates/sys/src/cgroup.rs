@@ -60,6 +60,29 @@ impl Cgroup {
         Ok(group)
     }
 
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// One that exists already, of somebody who is gone.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        if !is_cgroup2(path) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let directory = open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { path: path.to_owned(), directory })
+    }
+
+    /// The processes in it, those in groups that the tree made inside included.
+    #[must_use]
+    pub fn members(&self) -> Vec<crate::Pid> {
+        let mut members = Vec::new();
+        collect_members(&self.path, 8, &mut members);
+        members
+    }
+
     /// Kills every process in it, and whatever they are forking at this moment.
     pub fn kill(&self) -> io::Result<()> {
         std::fs::write(self.path.join("cgroup.kill"), "1")
@@ -73,6 +96,16 @@ impl Cgroup {
 
     pub(crate) fn raw_fd(&self) -> RawFd {
         self.directory.as_raw_fd()
+    }
+}
+
+fn collect_members(path: &Path, depth: u8, members: &mut Vec<crate::Pid>) {
+    let list = std::fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+    members.extend(list.lines().filter_map(|line| line.parse().ok()).filter_map(crate::Pid::from_raw));
+    for inner in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        if depth > 0 && inner.file_type().is_ok_and(|kind| kind.is_dir()) {
+            collect_members(&inner.path(), depth - 1, members);
+        }
     }
 }
 

@@ -180,6 +180,8 @@ pub struct Arrived {
     /// Sent by the kernel itself: a key on the terminal, its hang-up, a limit. The whole foreground group
     /// has got it too.
     pub from_kernel: bool,
+    /// The number that the sender attached, if it did.
+    pub value: Option<i32>,
 }
 
 /// A descriptor from which blocked signals are read.
@@ -225,6 +227,7 @@ impl SignalFd {
                 signal,
                 sender: i32::try_from(info.ssi_pid).ok().and_then(Pid::from_raw),
                 from_kernel: info.ssi_code == libc::SI_KERNEL,
+                value: (info.ssi_code == libc::SI_QUEUE).then_some(info.ssi_int),
             }));
         }
     }
