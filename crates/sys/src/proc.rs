@@ -131,6 +131,34 @@ pub fn bytes_moved(pid: Pid) -> Option<u64> {
     Some(value("rchar:")?.wrapping_add(value("wchar:")?))
 }
 
+/// The value of a variable in the environment that a process was started with; `None` where that is not ours to read.
+#[must_use]
+pub fn environment_of(pid: Pid, name: &str) -> Option<Vec<u8>> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let value = |variable: &[u8]| variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec);
+    environment.split(|&b| b == 0).find_map(value)
+}
+
+/// The bytes of memory that a process uses: its proportional share of what it has resident, or all of it where the share is
+/// not ours to read.
+#[must_use]
+pub fn memory_of(pid: Pid) -> Option<u64> {
+    let kilobytes = |text: &str, key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+        line.trim().split(' ').next()?.parse::<u64>().ok()
+    };
+    let share = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok();
+    let share = share.and_then(|text| kilobytes(&text, "Pss:"));
+    let resident = || kilobytes(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmRSS:");
+    share.or_else(resident).map(|kilobytes| kilobytes * 1024)
+}
+
+/// How many files a process has open; `None` where that is not ours to read.
+#[must_use]
+pub fn open_files_of(pid: Pid) -> Option<usize> {
+    Some(std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count())
+}
+
 /// The user that a process belongs to.
 #[must_use]
 pub fn user_of(pid: Pid) -> Option<u32> {

@@ -1,0 +1,126 @@
+//! Who is there: every pen on record, with what its tree uses.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use nostray_sys::identity::{Identity, World};
+use nostray_sys::proc::{self, Stat, memory_of, open_files_of};
+use nostray_sys::process::{Pid, cpu_time};
+
+use crate::record::{self, Process, Record, Unreadable};
+use crate::{Place, sweep};
+
+/// What a tree uses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// How many processes.
+    pub processes: usize,
+    /// Bytes of memory: each process's proportional share where that can be read, otherwise what it has resident.
+    pub memory: u64,
+    /// Open files.
+    pub files: usize,
+    /// Processor time.
+    pub cpu: Duration,
+}
+
+/// A pen on record.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Pen {
+    /// Its name.
+    pub id: String,
+    /// Where its record is.
+    pub place: Place,
+    /// Whether front, spare or guard is alive. If not, what is left waits for a sweep.
+    pub owner_alive: bool,
+    /// What is known of it.
+    pub record: Result<Record, Unreadable>,
+    /// The processes of its tree: the child and its descendants, parents before children.
+    pub tree: Vec<Stat>,
+}
+
+impl Pen {
+    /// Counts what its tree uses.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        let mut tally = Tally { processes: self.tree.len(), ..Tally::default() };
+        for stat in &self.tree {
+            tally.memory += memory_of(stat.pid).unwrap_or(0);
+            tally.files += open_files_of(stat.pid).unwrap_or(0);
+            tally.cpu += Duration::from_nanos(cpu_time(stat.pid).unwrap_or(0));
+        }
+        tally
+    }
+
+    /// Asks whoever keeps it to end it. False when nobody is left to be asked.
+    #[must_use]
+    pub fn ask_to_stop(&self, now: bool) -> bool {
+        self.record.as_ref().is_ok_and(|record| sweep::ask_to_stop(record, now))
+    }
+
+    /// Whether it is still on record with a live owner.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        record::path(&self.place, &self.id).exists() && sweep::owner_is_alive(&self.place, &self.id)
+    }
+}
+
+/// Every pen on record.
+#[must_use]
+pub fn census() -> Vec<Pen> {
+    let world = World::current();
+    let mut pens = Vec::new();
+    for place in Place::all() {
+        for id in record::ids(&place).unwrap_or_default() {
+            let record = Record::read(&record::path(&place, &id));
+            if record == Err(Unreadable::Gone) {
+                continue;
+            }
+            let owner_alive = sweep::owner_is_alive(&place, &id);
+            pens.push(Pen { id, place: place.clone(), owner_alive, record, tree: Vec::new() });
+        }
+    }
+    if pens.is_empty() {
+        return pens; // and not a look at the processes of the whole machine
+    }
+    let all = proc::scan().unwrap_or_default();
+    let mut by_parent: HashMap<Pid, Vec<&Stat>> = HashMap::new();
+    for stat in all.iter().filter(|stat| !stat.is_zombie()) {
+        if let Some(parent) = stat.parent {
+            by_parent.entry(parent).or_default().push(stat);
+        }
+    }
+    let by_pid: HashMap<Pid, &Stat> = all.iter().map(|stat| (stat.pid, stat)).collect();
+    for pen in &mut pens {
+        if let Ok(record) = &pen.record
+            && world.as_ref() == Some(&record.world())
+        {
+            pen.tree = tree_of(record, &by_pid, &by_parent);
+        }
+    }
+    pens
+}
+
+/// The tree below the guard, or below whoever has taken its place; if all of them are gone, below the child.
+fn tree_of(record: &Record, by_pid: &HashMap<Pid, &Stat>, by_parent: &HashMap<Pid, Vec<&Stat>>) -> Vec<Stat> {
+    let keepers = record.keepers();
+    let is_same =
+        |who: &Identity| by_pid.get(&who.pid).is_some_and(|stat| stat.start == who.start && !stat.is_zombie());
+    let mut tree: Vec<Stat> = Vec::new();
+    let mut parents = Vec::new();
+    if let Some(keeper) = keepers.iter().find(|keeper| is_same(keeper)) {
+        parents.push(keeper.pid);
+    } else if let Some(child) = record.child.and_then(Process::identity).filter(is_same) {
+        tree.extend(by_pid.get(&child.pid).map(|stat| (*stat).clone()));
+        parents.push(child.pid);
+    }
+    while let Some(parent) = parents.pop() {
+        for stat in by_parent.get(&parent).into_iter().flatten() {
+            if !keepers.contains(&Identity::from(*stat)) {
+                tree.push((*stat).clone());
+            }
+            parents.push(stat.pid);
+        }
+    }
+    tree
+}

@@ -1,0 +1,291 @@
+//! The journal: what happened to each pen, and why, a line each. Append-only and bounded: two generations of one mebibyte.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Place;
+
+/// When the journal is put aside for a new one.
+const FULL: u64 = 1 << 20;
+/// A line is written in one piece, and pieces up to this size are not mixed with others'.
+const LONGEST_LINE: usize = 4096;
+
+/// One line of the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Milliseconds of Unix time.
+    pub time: u64,
+    /// The pen that it is about.
+    pub id: String,
+    /// What happened.
+    #[serde(flatten)]
+    pub story: Story,
+}
+
+/// Why something ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cause {
+    /// In one word.
+    pub reason: String,
+    /// In a sentence.
+    pub detail: String,
+    /// The command line of the process that asked for it, where it could be seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender: Option<String>,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Story {
+    /// The pen was opened.
+    Started {
+        /// The command line, with secrets masked.
+        command: Vec<String>,
+        /// The session that it belongs to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+        /// Who started it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        host: Option<String>,
+    },
+    /// The child runs.
+    Ready {
+        /// Its number.
+        child: Option<i32>,
+    },
+    /// The tear-down has begun.
+    Stopping(Cause),
+    /// The child has ended.
+    Exited {
+        /// Its exit code, as a shell would report it.
+        code: u8,
+        /// In words.
+        how: String,
+    },
+    /// So many did not end when they were asked to, and were killed.
+    Killed {
+        /// How many.
+        processes: usize,
+    },
+    /// The tree is empty.
+    Empty,
+    /// A dead pen's survivors were ended by a sweep.
+    Swept {
+        /// How many there were.
+        survivors: usize,
+        /// How many are still there.
+        left: usize,
+    },
+    /// Something was not done.
+    Refused {
+        /// Why.
+        why: String,
+    },
+    /// Written by a version that knows more.
+    #[serde(other)]
+    Unknown,
+}
+
+/// The journal in a place.
+#[derive(Debug, Clone)]
+pub struct Journal {
+    path: PathBuf,
+}
+
+impl Journal {
+    /// The one in this place.
+    #[must_use]
+    pub fn at(place: &Place) -> Self {
+        Self { path: place.file("journal") }
+    }
+
+    /// Adds a line. What goes wrong (a full disk) is nobody's business at this moment: the tree goes first.
+    pub fn add(&self, id: &str, story: Story) {
+        let entry = Entry { time: now(), id: id.to_owned(), story };
+        self.write(&entry).ok();
+    }
+
+    fn write(&self, entry: &Entry) -> io::Result<()> {
+        let mut line = vec![b'\n'];
+        serde_json::to_writer(&mut line, &shortened(entry))?;
+        line.push(b'\n');
+        let mut file = File::options().append(true).create(true).mode(0o600).open(&self.path)?;
+        // In one piece, and with a line's end before it, in case somebody's disk was full in the middle of the last one.
+        file.write_all(&line)?;
+        if file.metadata()?.len() > FULL {
+            self.put_aside(&file)?;
+        }
+        Ok(())
+    }
+
+    /// Makes room for a new one. Whoever has the old one open goes on writing into it, under its new name.
+    fn put_aside(&self, file: &File) -> io::Result<()> {
+        // Two at once would put the new one aside, too.
+        if file.try_lock().is_ok() && same_file(file, &self.path)? {
+            std::fs::rename(&self.path, self.older())?;
+        }
+        Ok(())
+    }
+
+    fn older(&self) -> PathBuf {
+        self.path.with_extension("1")
+    }
+
+    /// Everything in it, oldest first. Lines that are none are skipped.
+    #[must_use]
+    pub fn read(&self) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        for path in [self.older(), self.path.clone()] {
+            if let Ok(mut file) = File::open(path) {
+                entries.extend(read_lines(&mut file));
+            }
+        }
+        entries
+    }
+
+    /// A reader that goes on where it stopped.
+    #[must_use]
+    pub fn follow(&self) -> Follower {
+        let position = std::fs::metadata(&self.path).map_or(0, |found| found.len());
+        Follower { journal: self.clone(), position }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Reads what is added to a journal.
+#[derive(Debug)]
+pub struct Follower {
+    journal: Journal,
+    position: u64,
+}
+
+impl Follower {
+    /// What has been added since the last call.
+    pub fn more(&mut self) -> Vec<Entry> {
+        let Ok(mut file) = File::open(&self.journal.path) else { return Vec::new() };
+        let length = file.metadata().map_or(0, |found| found.len());
+        if length < self.position {
+            self.position = 0; // a new one
+        }
+        if length == self.position || file.seek(SeekFrom::Start(self.position)).is_err() {
+            return Vec::new();
+        }
+        self.position = length;
+        read_lines(&mut file.take(length))
+    }
+}
+
+fn read_lines(file: &mut dyn Read) -> Vec<Entry> {
+    let mut bytes = Vec::new();
+    // Half a journal is better than none.
+    file.take(8 * FULL).read_to_end(&mut bytes).ok();
+    bytes.split(|&b| b == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+}
+
+/// A command line may be longer than a line.
+fn shortened(entry: &Entry) -> Entry {
+    let mut entry = entry.clone();
+    if let Story::Started { command, .. } = &mut entry.story {
+        let mut room = LONGEST_LINE / 2;
+        command.retain_mut(|word| {
+            let keep = word.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= room).last();
+            word.truncate(keep.unwrap_or(0));
+            room = room.saturating_sub(word.len() + 8);
+            room > 0
+        });
+    }
+    entry
+}
+
+fn same_file(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let (open, named) = (file.metadata()?, std::fs::metadata(path)?);
+    Ok((open.dev(), open.ino()) == (named.dev(), named.ino()))
+}
+
+/// Milliseconds of Unix time.
+pub(crate) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn journal() -> (PathBuf, Journal) {
+        let path = std::env::temp_dir().join(format!("nostray-journal-{}", nostray_sys::process::random()));
+        let place = Place::at(&path).expect("place");
+        (path, Journal::at(&place))
+    }
+
+    #[test]
+    fn lines_of_many_writers_at_once_are_all_there_and_whole() {
+        let (path, journal) = journal();
+        std::thread::scope(|scope| {
+            for writer in 0..8 {
+                let journal = &journal;
+                scope.spawn(move || {
+                    for number in 0..200 {
+                        journal.add(&format!("{writer}-{number}"), Story::Empty);
+                    }
+                });
+            }
+        });
+        let mut ids: Vec<_> = journal.read().into_iter().map(|entry| entry.id).collect();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), 8 * 200);
+        std::fs::remove_dir_all(path).expect("remove");
+    }
+
+    #[test]
+    fn it_is_bounded() {
+        let (path, journal) = journal();
+        let command = vec!["x".repeat(1900)];
+        for number in 0..3000 {
+            let story = Story::Started { command: command.clone(), session: None, host: None };
+            journal.add(&number.to_string(), story);
+        }
+        let size: u64 =
+            std::fs::read_dir(&path).expect("read").map(|e| e.expect("entry").metadata().expect("is").len()).sum();
+        assert!(size < 3 * FULL, "{size} bytes");
+        assert_eq!(journal.read().last().expect("not empty").id, "2999");
+        std::fs::remove_dir_all(path).expect("remove");
+    }
+
+    /// Cut anywhere, or with any bit flipped: whatever can be read is read, and nothing panics.
+    #[test]
+    fn damage_costs_the_damaged_line_only() {
+        let (path, journal) = journal();
+        for number in 0..3 {
+            journal.add(&number.to_string(), Story::Killed { processes: number });
+        }
+        let whole = std::fs::read(journal.path()).expect("read");
+        for end in 0..whole.len() {
+            std::fs::write(journal.path(), &whole[..end]).expect("write");
+            assert!(journal.read().len() <= 3);
+            journal.add("after", Story::Empty);
+            assert_eq!(journal.read().last().map(|entry| entry.id.as_str()), Some("after"), "cut at {end}");
+        }
+        for bit in 0..whole.len() * 8 {
+            let mut flipped = whole.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(journal.path(), &flipped).expect("write");
+            assert!(!journal.read().is_empty(), "bit {bit}");
+        }
+        std::fs::remove_dir_all(path).expect("remove");
+    }
+}

@@ -1,0 +1,47 @@
+//! Every pen is on record from before its child starts until after its tree is empty, so that a person can see all of them
+//! and a sweep acts on proof.
+//!
+//! One small file for each pen, written atomically, beside a lock that front, spare and guard hold for as long as any of them
+//! lives. The kernel drops the lock at their death, so *owner alive* is a fact and not a guess. There is no server, no
+//! contention between pens, and nothing to repair after a crash.
+
+mod census;
+mod journal;
+mod place;
+mod record;
+mod secrets;
+mod sweep;
+mod witness;
+
+pub use census::{Pen, Tally, census};
+pub use journal::{Cause, Entry, Follower, Journal, Story};
+pub use place::Place;
+pub use record::{Labels, Process, Record, State, Unreadable};
+pub use sweep::{Evidence, Found, Outcome, Policy, Swept, sweep};
+pub use witness::{Passport, RecordKeeper};
+
+/// What can go wrong with the registry. None of it keeps a child from being contained.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is nowhere to keep records.
+    #[error("no directory for records: {why}; set XDG_RUNTIME_DIR to a directory of your own")]
+    NoPlace {
+        /// What was tried, and why not.
+        why: String,
+    },
+    /// The system refused.
+    #[error("{path}: {error}", path = path.display())]
+    Io {
+        /// Where.
+        path: std::path::PathBuf,
+        /// What it said.
+        error: std::io::Error,
+    },
+}
+
+impl Error {
+    fn io(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Self + '_ {
+        move |error| Self::Io { path: path.to_owned(), error }
+    }
+}

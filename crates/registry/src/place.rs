@@ -1,0 +1,100 @@
+//! Where records and the journal are kept.
+//!
+//! A host may give its children little of its environment, so the directory that a pen writes to may not be the one that a
+//! person's shell names. Whoever reads looks in all of them.
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+
+/// A private directory of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    path: PathBuf,
+}
+
+impl Place {
+    /// The directory to write to, made if it is missing: in the user's runtime directory, or in the state directory.
+    pub fn for_writing() -> Result<Self, Error> {
+        let mut why = Vec::new();
+        for path in candidates() {
+            match Self::make(&path) {
+                Ok(place) => return Ok(place),
+                Err(error) => why.push(format!("{}: {error}", path.display())),
+            }
+        }
+        if why.is_empty() {
+            why.push("neither XDG_RUNTIME_DIR nor HOME is set".to_owned());
+        }
+        Err(Error::NoPlace { why: why.join("; ") })
+    }
+
+    /// Every directory in which there may be records.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        candidates().into_iter().filter(|path| is_ours(path).is_ok()).map(|path| Self { path }).collect()
+    }
+
+    /// One at a given path, for tests and for programs that keep their own.
+    pub fn at(path: &Path) -> Result<Self, Error> {
+        Self::make(path).map_err(Error::io(path))
+    }
+
+    fn make(path: &Path) -> io::Result<Self> {
+        // The common case first: one call instead of five.
+        if is_ours(path).is_err() {
+            if let Some(parent) = path.parent().filter(|parent| !parent.exists()) {
+                DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+            }
+            match DirBuilder::new().mode(0o700).create(path) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => is_ours(path)?,
+            }
+        }
+        Ok(Self { path: path.to_owned() })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+/// A directory of this user that nobody else may look into; not a link to one. What others could write to is not evidence.
+fn is_ours(path: &Path) -> io::Result<()> {
+    let found = std::fs::symlink_metadata(path)?;
+    let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    if !found.is_dir() {
+        return refuse("is not a directory");
+    }
+    if found.uid() != nostray_sys::process::user() {
+        return refuse("belongs to another user");
+    }
+    if found.mode() & 0o077 != 0 {
+        return refuse("is open to other users; make it private with chmod 700");
+    }
+    Ok(())
+}
+
+fn candidates() -> Vec<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let runtime = variable("XDG_RUNTIME_DIR");
+    let usual = PathBuf::from(format!("/run/user/{}", nostray_sys::process::user()));
+    let usual = Some(usual).filter(|path| path.is_dir());
+    let state = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
+    let mut candidates = Vec::new();
+    for path in [runtime, usual, state].into_iter().flatten().map(|path| path.join("nostray")) {
+        if !candidates.contains(&path) {
+            candidates.push(path);
+        }
+    }
+    candidates
+}

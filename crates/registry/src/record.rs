@@ -1,0 +1,234 @@
+//! The record of one pen.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use nostray_sys::identity::{Identity, World};
+use nostray_sys::proc::StartTime;
+use nostray_sys::process::Pid;
+use serde::{Deserialize, Serialize};
+
+use crate::Place;
+
+/// The format of the file. Raised when an older reader would misunderstand it.
+pub(crate) const VERSION: u32 = 1;
+/// No record of ours comes near this.
+const LARGEST: u64 = 64 * 1024;
+
+/// What a user attached to a pen.
+pub type Labels = BTreeMap<String, String>;
+
+/// A process as it is written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: i32,
+    /// When it started, in kernel ticks since boot.
+    pub start: u64,
+}
+
+impl Process {
+    /// The process with this number, as it is now.
+    #[must_use]
+    pub fn of(pid: Pid) -> Option<Self> {
+        Identity::of(pid).map(Self::from)
+    }
+
+    /// Who that is, or was, in the world of the record.
+    #[must_use]
+    pub fn identity(self) -> Option<Identity> {
+        let pid = if self.pid > 0 { Pid::from_raw(self.pid) } else { None };
+        pid.map(|pid| Identity { pid, start: StartTime(self.start) })
+    }
+}
+
+impl From<Identity> for Process {
+    fn from(identity: Identity) -> Self {
+        Self { pid: identity.pid.as_raw_nonzero().get(), start: identity.start.0 }
+    }
+}
+
+/// How far a pen has come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "kebab-case")]
+pub enum State {
+    /// The child is being started.
+    Starting,
+    /// The child runs.
+    Ready,
+    /// The tree is being torn down.
+    Stopping {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl State {
+    /// The word for it.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Stopping { .. } => "stopping",
+        }
+    }
+}
+
+/// What is known of a pen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The format of this file.
+    pub version: u32,
+    /// The pen's name.
+    pub id: String,
+    /// How far it has come.
+    pub state: State,
+    /// Since when, in milliseconds of Unix time. For people: nothing is decided by it.
+    pub since: u64,
+    /// When it was started, in milliseconds of Unix time. For people, too.
+    pub started: u64,
+    /// The command line, with secrets masked.
+    pub command: Vec<String>,
+    /// The directory that it was started in.
+    pub cwd: String,
+    /// The session that it belongs to, as the user named it.
+    pub session: Option<String>,
+    /// What the user attached.
+    #[serde(default)]
+    pub labels: Labels,
+    /// The run of the machine that the numbers below belong to.
+    pub boot: String,
+    /// The pid namespace that they belong to.
+    pub pid_namespace: u64,
+    /// Who started the front, if that could be seen.
+    pub host: Option<Process>,
+    /// nostray's own processes.
+    pub front: Process,
+    /// The one that steps in for the guard.
+    pub spare: Option<Process>,
+    /// The one that keeps the tree.
+    pub guard: Option<Process>,
+    /// The child itself.
+    pub child: Option<Process>,
+    /// The processes above the front, nearest first: orphans of this pen are handed to one of them.
+    #[serde(default)]
+    pub ancestors: Vec<Process>,
+    /// What holds the tree together: `cgroup`, `pid-namespace` or `subreaper`.
+    pub tier: String,
+    /// The folder of its control group, where there is one.
+    #[serde(default)]
+    pub cgroup: Option<String>,
+    /// From the end of input to SIGTERM, in milliseconds.
+    pub eof_grace: u64,
+    /// From SIGTERM to SIGKILL, in milliseconds.
+    pub term_grace: u64,
+}
+
+/// Why a file in the place of a record is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unreadable {
+    /// It vanished meanwhile: its pen has ended.
+    Gone,
+    /// Written by another version of nostray, which alone understands it.
+    OtherVersion(u32),
+    /// Torn, or written by something else.
+    Damaged(String),
+    /// Not a file of ours: a link, another user's, too large.
+    NotOurs(String),
+}
+
+impl Record {
+    /// The world that its numbers belong to.
+    #[must_use]
+    pub fn world(&self) -> World {
+        World { boot: self.boot.clone(), pid_namespace: self.pid_namespace }
+    }
+
+    /// nostray's own processes, the innermost first.
+    #[must_use]
+    pub fn keepers(&self) -> Vec<Identity> {
+        [self.guard, self.spare, Some(self.front)].into_iter().flatten().filter_map(Process::identity).collect()
+    }
+
+    /// Writes it in one step: whoever reads sees the old one or the new one.
+    pub(crate) fn write(&self, place: &Place) -> io::Result<()> {
+        let new = place.file(&format!("{}.new", self.id));
+        let mut text = serde_json::to_vec(self)?;
+        text.push(b'\n');
+        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        let written = file.write_all(&text).and_then(|()| std::fs::rename(&new, path(place, &self.id)));
+        if written.is_err() {
+            // A full disk must not be made fuller by half a record.
+            std::fs::remove_file(&new).ok();
+        }
+        written
+    }
+
+    /// Reads one. Nothing is believed that is not whole, of this version, and ours.
+    pub(crate) fn read(path: &Path) -> Result<Self, Unreadable> {
+        let text = read_own_file(path)?;
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        let damaged = |error: serde_json::Error| Unreadable::Damaged(error.to_string());
+        let Versioned { version } = serde_json::from_slice(&text).map_err(damaged)?;
+        if version != VERSION {
+            return Err(Unreadable::OtherVersion(version));
+        }
+        let record: Self = serde_json::from_slice(&text).map_err(damaged)?;
+        if path.file_stem().is_none_or(|stem| stem != record.id.as_str()) {
+            return Err(Unreadable::Damaged("bears the name of another pen".to_owned()));
+        }
+        Ok(record)
+    }
+}
+
+fn read_own_file(path: &Path) -> Result<Vec<u8>, Unreadable> {
+    const NO_FOLLOW_AND_DO_NOT_WAIT: i32 = nostray_sys::descriptors::NO_FOLLOW_AND_DO_NOT_WAIT;
+    let open = File::options().read(true).custom_flags(NO_FOLLOW_AND_DO_NOT_WAIT).open(path);
+    let file = open.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Unreadable::Gone,
+        _ => Unreadable::NotOurs(error.to_string()),
+    })?;
+    let found = file.metadata().map_err(|error| Unreadable::NotOurs(error.to_string()))?;
+    if !found.is_file() {
+        return Err(Unreadable::NotOurs("is not a plain file".to_owned()));
+    }
+    if found.uid() != nostray_sys::process::user() {
+        return Err(Unreadable::NotOurs("belongs to another user".to_owned()));
+    }
+    if found.len() > LARGEST {
+        return Err(Unreadable::NotOurs("is far too large".to_owned()));
+    }
+    let mut text = Vec::new();
+    file.take(LARGEST).read_to_end(&mut text).map_err(|error| Unreadable::Damaged(error.to_string()))?;
+    Ok(text)
+}
+
+/// Where the record of a pen is.
+pub(crate) fn path(place: &Place, id: &str) -> std::path::PathBuf {
+    place.file(&format!("{id}.json"))
+}
+
+/// Where its lock is. Not the record itself: that is replaced by another file whenever it changes.
+pub(crate) fn lock_path(place: &Place, id: &str) -> std::path::PathBuf {
+    place.file(&format!("{id}.lock"))
+}
+
+/// The ids of the pens on record.
+pub(crate) fn ids(place: &Place) -> io::Result<Vec<String>> {
+    let mut ids = Vec::new();
+    for entry in std::fs::read_dir(place.path())? {
+        let name = entry?.file_name();
+        if let Some(id) = name.to_str().and_then(|name| name.strip_suffix(".json")) {
+            ids.push(id.to_owned());
+        }
+    }
+    ids.sort();
+    Ok(ids)
+}

@@ -1,0 +1,193 @@
+//! Keeping the record of one pen, as its witness.
+
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
+use std::time::Duration;
+
+use nostray_pen::{Event, Opening, Witness};
+use nostray_sys::identity::{Identity, World};
+use nostray_sys::proc::{Stat, describe};
+use nostray_sys::process::{self, Pid, Side, getpid};
+
+use crate::journal::{Cause, Journal, Story, now};
+use crate::record::{self, Labels, Process, Record, State, VERSION};
+use crate::sweep::{self, Policy};
+use crate::{Error, Place, secrets};
+
+/// What a user says of a pen.
+#[derive(Debug, Clone, Default)]
+pub struct Passport {
+    /// The session that it belongs to.
+    pub session: Option<String>,
+    /// Whatever else.
+    pub labels: Labels,
+    /// Whether to look, a moment after the start, for what dead pens have left.
+    pub sweep: bool,
+}
+
+/// Keeps the record of a pen, and its lines in the journal.
+#[derive(Debug)]
+pub struct RecordKeeper {
+    passport: Passport,
+    open: Option<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    place: Place,
+    journal: Journal,
+    record: Record,
+    /// Held by front, spare and guard together: it is free when all of them are gone.
+    lock: Option<File>,
+}
+
+impl RecordKeeper {
+    /// For a pen that is about to be opened.
+    #[must_use]
+    pub fn new(passport: Passport) -> Self {
+        Self { passport, open: None }
+    }
+
+    fn start(&self, opening: &Opening<'_>) -> Result<Open, Error> {
+        let place = Place::for_writing()?;
+        let world = World::current().ok_or_else(|| Error::NoPlace { why: "/proc is not mounted".to_owned() })?;
+        let id = opening.id.to_string();
+        let front =
+            Process::of(getpid()).ok_or_else(|| Error::NoPlace { why: "/proc is not readable".to_owned() })?;
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let lock_path = record::lock_path(&place, &id);
+        // The lock first: a record whose lock is free is a dead pen's.
+        let lock = File::options().write(true).create_new(true).mode(0o600).open(&lock_path);
+        let lock = lock.map_err(Error::io(&lock_path))?;
+        lock.try_lock().map_err(|error| Error::Io { path: lock_path.clone(), error: error.into() })?;
+        let record = Record {
+            version: VERSION,
+            id,
+            state: State::Starting,
+            since: now(),
+            started: now(),
+            command: secrets::masked(&opening.spec.command),
+            cwd: std::env::current_dir().map_or_else(|_| String::new(), |path| path.display().to_string()),
+            session: self.passport.session.clone(),
+            labels: self.passport.labels.clone(),
+            boot: world.boot,
+            pid_namespace: world.pid_namespace,
+            host: opening.host.map(Process::from),
+            front,
+            spare: None,
+            guard: None,
+            child: None,
+            ancestors: Vec::new(),
+            tier: opening.tier.to_owned(),
+            cgroup: opening.cgroup.map(|path| path.display().to_string()),
+            eof_grace: milliseconds(opening.spec.graces.eof()),
+            term_grace: milliseconds(opening.spec.graces.term()),
+        };
+        if let Err(error) = record.write(&place) {
+            std::fs::remove_file(&lock_path).ok();
+            return Err(Error::Io { path: record::path(&place, &record.id), error });
+        }
+        Ok(Open { journal: Journal::at(&place), place, record, lock: Some(lock) })
+    }
+}
+
+impl Witness for RecordKeeper {
+    fn opens(&mut self, opening: &Opening<'_>) -> Result<(), String> {
+        self.open = Some(self.start(opening).map_err(|error| error.to_string())?);
+        Ok(())
+    }
+
+    fn settled(&mut self) {
+        if !self.passport.sweep || !sweep::is_anybody_dead() {
+            return;
+        }
+        // In a process of its own: the dead may need all of their graces, and the front has a host to answer to.
+        if let Ok(Side::Child) = process::fork() {
+            process::set_name("nostray-sweep");
+            if let Some(open) = &mut self.open {
+                open.lock = None; // or this pen would seem alive for as long as we take
+            }
+            sweep::sweep(&Policy::in_the_background());
+            process::exit_now(0);
+        }
+    }
+
+    fn sees(&mut self, event: &Event) {
+        if let Some(open) = &mut self.open {
+            open.sees(event);
+        }
+    }
+}
+
+impl Open {
+    fn sees(&mut self, event: &Event) {
+        match event {
+            Event::Started { spare, guard, child } => {
+                let record = &mut self.record;
+                record.spare = spare.map(Process::from);
+                record.guard = guard.map(Process::from);
+                record.child = child.map(Process::from);
+                record.ancestors = ancestors_of(&record.front);
+                let host = record.host.and_then(Process::identity).map(|host| describe(host.pid));
+                self.journal.add(
+                    &self.record.id,
+                    Story::Started {
+                        command: self.record.command.clone(),
+                        session: self.record.session.clone(),
+                        host,
+                    },
+                );
+                self.enter(State::Ready);
+                self.tell(Story::Ready { child: child.map(|child| Process::from(child).pid) });
+            }
+            Event::Stopping(reason) => {
+                self.enter(State::Stopping { reason: reason.to_string() });
+                self.tell(Story::Stopping(Cause {
+                    reason: reason.word().to_owned(),
+                    detail: reason.to_string(),
+                    sender: reason.sender().map(describe).filter(|text| !text.is_empty()),
+                }));
+            }
+            Event::ChildEnded(how) => self.tell(Story::Exited { code: how.shell_code(), how: how.to_string() }),
+            Event::NotExecuted(why) => self.tell(Story::Refused { why: why.clone() }),
+            Event::Killing(processes) => self.tell(Story::Killed { processes: *processes }),
+            Event::Refused(left) => {
+                let names: Vec<_> = left.iter().map(|who| format!("{} ({})", who.pid, describe(who.pid))).collect();
+                self.tell(Story::Refused { why: format!("may not be signalled: {}", names.join(", ")) });
+            }
+            Event::Empty => {
+                self.tell(Story::Empty);
+                remove(&self.place, &self.record.id);
+            }
+            _ => {}
+        }
+    }
+
+    fn enter(&mut self, state: State) {
+        self.record.state = state;
+        self.record.since = now();
+        // The old record is still true enough: it names the same processes.
+        self.record.write(&self.place).ok();
+    }
+
+    fn tell(&self, story: Story) {
+        self.journal.add(&self.record.id, story);
+    }
+}
+
+/// Removes a pen from the record: first what is said of it, then the lock, so that nobody ever sees a record without one.
+pub(crate) fn remove(place: &Place, id: &str) {
+    std::fs::remove_file(record::path(place, id)).ok();
+    std::fs::remove_file(record::lock_path(place, id)).ok();
+}
+
+/// Those above the front, up to the first process of all.
+fn ancestors_of(front: &Process) -> Vec<Process> {
+    let mut ancestors = Vec::new();
+    let mut next: Option<Pid> = front.identity().and_then(|front| Stat::of(front.pid)).and_then(|stat| stat.parent);
+    while let Some(stat) = next.and_then(Stat::of).filter(|_| ancestors.len() < 64) {
+        ancestors.push(Process::from(Identity::from(&stat)));
+        next = stat.parent;
+    }
+    ancestors
+}
