@@ -12,6 +12,7 @@ pub mod exec;
 pub mod identity;
 pub mod memory;
 pub mod namespace;
+pub mod other_end;
 pub mod pidfd;
 pub mod poll;
 pub mod proc;

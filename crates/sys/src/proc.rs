@@ -159,6 +159,15 @@ pub fn open_files_of(pid: Pid) -> Option<usize> {
     Some(std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count())
 }
 
+/// How long ago a process started.
+#[must_use]
+pub fn age_of(start: StartTime) -> Option<std::time::Duration> {
+    let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
+    let uptime: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;
+    let started = start.0 as f64 / rustix::param::clock_ticks_per_second() as f64;
+    std::time::Duration::try_from_secs_f64((uptime - started).max(0.0)).ok()
+}
+
 /// The user that a process belongs to.
 #[must_use]
 pub fn user_of(pid: Pid) -> Option<u32> {

@@ -10,10 +10,28 @@ const UNIX_DIAG_PEER: u16 = 2;
 const AF_UNIX: u8 = 1;
 const NO_COOKIE: u32 = u32::MAX;
 
+/// What a unix socket is connected with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// A socket with this inode, which somebody holds open.
+    Open(u32),
+    /// One that everybody who held it has closed.
+    Closed,
+}
+
 /// The inode of the peer of the unix socket with this inode; `None` if it has none or the kernel does not
 /// tell.
 #[must_use]
 pub fn peer_inode(inode: u64) -> Option<u32> {
+    match peer(inode)? {
+        Peer::Open(inode) => Some(inode),
+        Peer::Closed => None,
+    }
+}
+
+/// The peer of the unix socket with this inode; `None` if it never had one or the kernel does not tell.
+#[must_use]
+pub fn peer(inode: u64) -> Option<Peer> {
     let inode = u32::try_from(inode).ok()?;
     let socket = socket_with(
         AddressFamily::NETLINK,
@@ -45,7 +63,7 @@ fn request(inode: u32) -> Vec<u8> {
     message
 }
 
-fn peer_from(answer: &[u8]) -> Option<u32> {
+fn peer_from(answer: &[u8]) -> Option<Peer> {
     let short = |at: usize| Some(u16::from_ne_bytes(answer.get(at..at + 2)?.try_into().ok()?));
     if short(4)? != SOCK_DIAG_BY_FAMILY {
         return None;
@@ -59,7 +77,7 @@ fn peer_from(answer: &[u8]) -> Option<u32> {
         }
         if short(at + 2)? == UNIX_DIAG_PEER {
             let peer = u32::from_ne_bytes(answer.get(at + 4..at + 8)?.try_into().ok()?);
-            return (peer != 0).then_some(peer); // zero: it has been closed
+            return Some(if peer == 0 { Peer::Closed } else { Peer::Open(peer) });
         }
         at += length.next_multiple_of(4);
     }
@@ -78,7 +96,8 @@ mod tests {
         assert_eq!(peer_inode(inode(&b)).map(u64::from), Some(inode(&a)));
         let before = inode(&a);
         drop(b);
-        assert_eq!(peer_inode(before), None);
+        assert_eq!((peer_inode(before), peer(before)), (None, Some(Peer::Closed)));
+        assert_eq!(peer(u64::from(u32::MAX)), None);
     }
 
     #[test]
