@@ -115,6 +115,21 @@ impl Folder {
         Self(path)
     }
 
+    /// Makes one that only this user may look into.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[must_use]
+    pub fn private(name: &str, user: User) -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = Self::new(name);
+        if user == User::Nobody {
+            std::os::unix::fs::chown(folder.path(), Some(NOBODY), Some(NOBODY)).expect("give it away");
+        }
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).expect("close it to others");
+        folder
+    }
+
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -189,6 +204,16 @@ impl Found {
     }
 }
 
+/// A runtime directory for all scenes of this test program, so that none of them touches the user's own.
+fn runtime_folder(user: User) -> PathBuf {
+    static FOLDERS: Mutex<Vec<(User, Folder)>> = Mutex::new(Vec::new());
+    let mut folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    if !folders.iter().any(|(of, _)| *of == user) {
+        folders.push((user, Folder::private("runtime", user)));
+    }
+    folders.iter().find(|(of, _)| *of == user).map(|(_, folder)| folder.path().to_owned()).expect("just made")
+}
+
 /// Everything that was started with one token. Whatever is left of it is killed when the value goes, so that a failed
 /// test leaves nothing behind either.
 #[derive(Debug)]
@@ -196,20 +221,36 @@ pub struct Scene {
     token: String,
     /// With whose rights.
     pub user: User,
+    /// A runtime directory of its own, if it has one.
+    runtime: Option<Folder>,
 }
 
 impl Scene {
     /// A scene in which nobody is, yet.
     #[must_use]
     pub fn new(user: User) -> Self {
-        Self { token: unique(), user }
+        Self { token: unique(), user, runtime: None }
+    }
+
+    /// A scene with a runtime directory of its own, in which nobody else's records are.
+    #[must_use]
+    pub fn apart(user: User) -> Self {
+        let mut scene = Self::new(user);
+        scene.runtime = Some(Folder::private("apart", user));
+        scene
+    }
+
+    /// Its runtime directory.
+    #[must_use]
+    pub fn runtime(&self) -> PathBuf {
+        self.runtime.as_ref().map_or_else(|| runtime_folder(self.user), |folder| folder.path().to_owned())
     }
 
     /// A command that belongs to it.
     #[must_use]
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
-        command.env(TOKEN, &self.token).current_dir("/");
+        command.env(TOKEN, &self.token).env("XDG_RUNTIME_DIR", self.runtime()).current_dir("/");
         if self.user == User::Nobody {
             command.uid(NOBODY).gid(NOBODY);
         }

@@ -28,6 +28,10 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(RunArgs),
+    Ps(crate::ps::Args),
+    Stop(crate::stop::Args),
+    Sweep(crate::sweep::Args),
+    Log(crate::log::Args),
     Demo(DemoArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -63,6 +67,18 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "WHAT")]
     pub(crate) isolate: Option<Isolate>,
 
+    /// The session that the child belongs to, by which `ps` and `stop` find it
+    #[arg(long, value_name = "KEY")]
+    pub(crate) session: Option<String>,
+
+    /// Something to find the child by, as NAME=VALUE; may be given several times
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
+    pub(crate) labels: Vec<(String, String)>,
+
+    /// Do not look for what pens have left whose every process was killed
+    #[arg(long)]
+    pub(crate) no_sweep: bool,
+
     /// Say on stderr what happens, not only what goes wrong
     #[arg(short, long)]
     pub(crate) verbose: bool,
@@ -97,6 +113,9 @@ Examples:
 
   nostray run --die-with 4242 -- worker
       End with process 4242 as well as with whoever started this.
+
+  nostray run --session chat-17 --label task=42 -- some-server
+      `nostray ps --session chat-17` shows it, `nostray stop --session chat-17` ends it.
 
   nostray run --isolate pid -- untrusted-server
       The kernel alone guarantees that nothing stays.
@@ -184,8 +203,17 @@ pub(crate) fn command() -> clap::Command {
     Cli::command()
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+/// A time as people write it.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 2s, 500ms or 1m30s"))
+}
+
+/// NAME=VALUE
+pub(crate) fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write it like task=42".to_owned()),
+    }
 }
 
 fn idle_time(text: &str) -> Result<Duration, String> {

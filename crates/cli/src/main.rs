@@ -3,8 +3,14 @@
 mod args;
 mod completions;
 mod demo;
+mod log;
 mod man;
+mod ps;
 mod run;
+mod selection;
+mod stop;
+mod sweep;
+mod table;
 mod terminal;
 
 use std::process::ExitCode;
@@ -18,6 +24,10 @@ fn main() -> ExitCode {
     };
     match cli {
         Cli { command: Command::Run(args) } => run::run(args),
+        Cli { command: Command::Ps(args) } => ps::run(&args),
+        Cli { command: Command::Stop(args) } => stop::run(&args),
+        Cli { command: Command::Sweep(args) } => sweep::run(&args),
+        Cli { command: Command::Log(args) } => log::run(&args),
         Cli { command: Command::Demo(args) } => demo::run(&args),
         Cli { command: Command::Completions(args) } => completions::print(&args),
         Cli { command: Command::Man(args) } => man::print(&args),

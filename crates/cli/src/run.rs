@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use nostray_pen::{Graces, Isolation, OWN_FAILURE, Spec};
+use nostray_registry::{Passport, RecordKeeper};
 
 use crate::args::RunArgs;
 use crate::terminal;
@@ -17,7 +18,9 @@ pub(crate) fn run(args: RunArgs) -> ExitCode {
         verbose: args.verbose,
         log_file: args.log_file,
     };
-    match nostray_pen::run(&spec, Box::new(nostray_pen::Nobody)) {
+    let passport =
+        Passport { session: args.session, labels: args.labels.into_iter().collect(), sweep: !args.no_sweep };
+    match nostray_pen::run(&spec, Box::new(RecordKeeper::new(passport))) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             terminal::complain(&error);

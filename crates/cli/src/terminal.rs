@@ -43,3 +43,8 @@ pub(crate) fn print(text: &[u8]) -> std::process::ExitCode {
         _ => std::process::ExitCode::SUCCESS,
     }
 }
+
+/// The width of the terminal that standard output is, if it is one.
+pub(crate) fn width() -> Option<usize> {
+    nostray_sys::descriptors::terminal_width()
+}

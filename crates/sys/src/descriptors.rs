@@ -211,3 +211,10 @@ pub fn maker_of_stdin_socket() -> Option<crate::Pid> {
 
 /// For opening a file that somebody else may have put there: not through a link, and without waiting if it is a pipe.
 pub const NO_FOLLOW_AND_DO_NOT_WAIT: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+
+/// The number of columns of the terminal that standard output is, if it is one.
+#[must_use]
+pub fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|width| *width > 0)
+}

@@ -1,0 +1,109 @@
+//! `nostray log`: the journal.
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nostray_registry::{Entry, Journal, Place, Story};
+
+use crate::table::moment;
+use crate::terminal;
+
+/// Show what happened to children, and why
+///
+/// When each was started, became ready, began to stop (and why: which event, and who sent it), how it ended, how many had to
+/// be killed, what was swept and what was refused.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  nostray log
+  nostray log k7f3 --follow
+  nostray log --since 10m
+  nostray log --since 2026-01-31T12:00:00Z --json | jq 'select(.event == \"stopping\")'
+
+JSON: a line each, with time (Unix time in milliseconds), id, event (started, ready, stopping, exited, killed, empty, swept,
+refused) and what belongs to it.")]
+pub(crate) struct Args {
+    /// Only this one, by id or the beginning of one
+    #[arg(value_name = "ID")]
+    id: Option<String>,
+
+    /// Go on and show what happens
+    #[arg(short, long)]
+    follow: bool,
+
+    /// Only what happened since then: a time ago (10m) or a moment (2026-01-31T12:00:00Z)
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<u64>,
+
+    /// Print a JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let journals: Vec<Journal> = Place::all().iter().map(Journal::at).collect();
+    let mut followers: Vec<_> = journals.iter().map(Journal::follow).collect();
+    let entries = journals.iter().flat_map(Journal::read).collect();
+    if show(args, entries).is_err() {
+        return ExitCode::SUCCESS; // nobody reads any more
+    }
+    if !args.follow {
+        return ExitCode::SUCCESS;
+    }
+    loop {
+        // Lines come seldom, and a file has no event that all file systems have.
+        std::thread::sleep(Duration::from_millis(200));
+        let entries = followers.iter_mut().flat_map(nostray_registry::Follower::more).collect();
+        if show(args, entries).is_err() {
+            return ExitCode::SUCCESS;
+        }
+    }
+}
+
+fn show(args: &Args, mut entries: Vec<Entry>) -> std::io::Result<()> {
+    entries.retain(|entry| args.id.as_ref().is_none_or(|id| entry.id.starts_with(id.as_str())));
+    entries.retain(|entry| args.since.is_none_or(|since| entry.time >= since));
+    entries.sort_by_key(|entry| entry.time);
+    let mut text = String::new();
+    for entry in &entries {
+        if args.json {
+            text += &serde_json::to_string(entry).unwrap_or_default();
+        } else {
+            text += &format!("{}  {}  {}", moment(entry.time), entry.id, in_words(&entry.story));
+        }
+        text.push('\n');
+    }
+    terminal::write(text.as_bytes())
+}
+
+fn in_words(story: &Story) -> String {
+    match story {
+        Story::Started { command, session, host } => {
+            let session = session.as_ref().map_or_else(String::new, |session| format!(" for session {session}"));
+            let host = host.as_ref().map_or_else(String::new, |host| format!(", by {host}"));
+            format!("started{session}: {}{host}", command.join(" "))
+        }
+        Story::Ready { child: Some(child) } => format!("ready: child {child}"),
+        Story::Ready { child: None } => "ready".to_owned(),
+        Story::Stopping(cause) => {
+            let sender = cause.sender.as_ref().map_or_else(String::new, |sender| format!(" ({sender})"));
+            format!("stopping: {}{sender}", cause.detail)
+        }
+        Story::Exited { how, .. } => format!("the child {how}"),
+        Story::Killed { processes } => format!("{processes} did not end when asked, and are killed"),
+        Story::Empty => "nothing is left of it".to_owned(),
+        Story::Swept { survivors, left: 0 } => format!("swept: {survivors} were left of it"),
+        Story::Swept { survivors, left } => format!("swept: {survivors} were left of it, and {left} still are"),
+        Story::Refused { why } => format!("refused: {why}"),
+        _ => "something that a later version knows of".to_owned(),
+    }
+}
+
+fn since(text: &str) -> Result<u64, String> {
+    let moment = match humantime::parse_rfc3339_weak(text) {
+        Ok(moment) => Some(moment),
+        Err(_) => SystemTime::now().checked_sub(crate::args::duration(text)?),
+    };
+    let since = moment.unwrap_or(UNIX_EPOCH).duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).map_err(|_| "too far away".to_owned())
+}

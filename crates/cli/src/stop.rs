@@ -1,0 +1,138 @@
+//! `nostray stop`: ends pens, on the path on which every pen ends.
+
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use nostray_registry::{Journal, Pen, Story, census};
+use nostray_sys::Pidfd;
+use nostray_sys::identity::Identity;
+use nostray_sys::poll::{Until, wait};
+
+use crate::selection::Selection;
+use crate::terminal;
+
+/// End children, with their whole trees
+///
+/// Each is ended by its own guard, as when its host ends: SIGTERM to every process, the grace that it was started with,
+/// SIGKILL. Waits until nothing is left and says how each of them ended. Exits with 1 if there was nothing to stop, or
+/// something did not end.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  nostray stop k7f39q2x
+  nostray stop k7f3            (any beginning that only one has)
+  nostray stop --session chat-17
+  nostray stop --all --now")]
+#[command(group = clap::ArgGroup::new("which").required(true).multiple(true).args(["ids", "session", "labels", "all"]))]
+pub(crate) struct Args {
+    /// Which ones, by id or the beginning of one
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+
+    #[command(flatten)]
+    selection: Selection,
+
+    /// All of them
+    #[arg(long)]
+    all: bool,
+
+    /// Without any grace
+    #[arg(long)]
+    now: bool,
+}
+
+/// How long a pen may take beyond what it was promised.
+const MARGIN: Duration = Duration::from_secs(15);
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let pens = match chosen(args, census()) {
+        Ok(pens) if pens.is_empty() => {
+            terminal::complain(&"nothing to stop; `nostray ps` shows what there is");
+            return ExitCode::from(1);
+        }
+        Ok(pens) => pens,
+        Err(error) => {
+            terminal::complain(&error);
+            return ExitCode::from(1);
+        }
+    };
+    let mut failed = false;
+    let asked: Vec<_> =
+        pens.iter().map(|pen| (pen, Instant::now(), handles(pen), pen.ask_to_stop(args.now))).collect();
+    for (pen, since, handles, was_asked) in asked {
+        let text = if !pen.owner_alive {
+            failed = true;
+            "its owner is dead; `nostray sweep` ends what is left".to_owned()
+        } else if !was_asked {
+            failed = true;
+            "it could not be asked".to_owned()
+        } else if ended(pen, handles, since) {
+            format!("{} after {:.1} s", how_it_ended(pen), since.elapsed().as_secs_f64())
+        } else {
+            failed = true;
+            format!("still there after {:.0} s; try `nostray stop --now {}`", since.elapsed().as_secs_f64(), pen.id)
+        };
+        let command = pen.record.as_ref().map_or_else(|_| String::new(), |record| record.command.join(" "));
+        terminal::print(format!("{}  {text}  ({command})\n", pen.id).as_bytes());
+    }
+    if failed { ExitCode::from(1) } else { ExitCode::SUCCESS }
+}
+
+fn chosen(args: &Args, all: Vec<Pen>) -> Result<Vec<Pen>, String> {
+    if args.ids.is_empty() {
+        return Ok(all.into_iter().filter(|pen| args.all || args.selection.includes(pen)).collect());
+    }
+    for beginning in &args.ids {
+        match all.iter().filter(|pen| pen.id.starts_with(beginning.as_str())).count() {
+            0 => return Err(format!("there is no '{beginning}'; `nostray ps` shows what there is")),
+            1 => {}
+            _ => return Err(format!("more than one begins with '{beginning}'; write more of it")),
+        }
+    }
+    let is_meant =
+        |pen: &Pen| args.ids.iter().any(|id| pen.id.starts_with(id.as_str())) && args.selection.includes(pen);
+    Ok(all.into_iter().filter(is_meant).collect())
+}
+
+/// Handles on those whose end is the end of the pen.
+fn handles(pen: &Pen) -> Vec<Pidfd> {
+    let keepers = pen.record.as_ref().map(nostray_registry::Record::keepers).unwrap_or_default();
+    keepers.into_iter().filter_map(Identity::open).collect()
+}
+
+/// Waits for the end of a pen, and shows on a terminal that it does.
+fn ended(pen: &Pen, mut handles: Vec<Pidfd>, since: Instant) -> bool {
+    let promised = pen.record.as_ref().map_or(0, |record| record.term_grace);
+    let deadline = since + Duration::from_millis(promised) + MARGIN;
+    let mut shown = false;
+    while !handles.is_empty() && Instant::now() < deadline {
+        let events: Vec<_> = handles.iter().map(|handle| (handle.as_fd(), Until::Readable)).collect();
+        let ended = wait(&events, Some(Duration::from_millis(500))).unwrap_or_default();
+        let mut ended = ended.into_iter();
+        handles.retain(|_| !ended.next().unwrap_or(false));
+        if terminal::is_live() && !handles.is_empty() {
+            shown = true;
+            let line = format!("\r{}  stopping, {:.0} s", pen.id, since.elapsed().as_secs_f64());
+            terminal::write(line.as_bytes()).ok();
+        }
+    }
+    if shown {
+        terminal::write(b"\r\x1b[K").ok();
+    }
+    handles.is_empty() || !pen.is_there()
+}
+
+/// What the journal says of a pen's end.
+fn how_it_ended(pen: &Pen) -> String {
+    let entries = Journal::at(&pen.place).read();
+    let mut text = "stopped".to_owned();
+    for story in entries.into_iter().filter(|entry| entry.id == pen.id).map(|entry| entry.story) {
+        match story {
+            Story::Exited { how, .. } => text = format!("stopped: the child {how}"),
+            Story::Killed { processes } => text += &format!(", {processes} had to be killed"),
+            _ => {}
+        }
+    }
+    text
+}

@@ -1,0 +1,99 @@
+//! Tables for people.
+
+use std::time::Duration;
+
+/// Rows under headings. The last column takes what room is left on the line.
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(headings: &[&str]) -> Self {
+        Self { rows: vec![headings.iter().map(|heading| (*heading).to_owned()).collect()] }
+    }
+
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// As text, with the last column cut to the width of the terminal, if there is one.
+    pub(crate) fn render(&self, width: Option<usize>) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns)
+            .map(|column| {
+                self.rows.iter().filter_map(|row| row.get(column)).map(|c| c.chars().count()).max().unwrap_or(0)
+            })
+            .collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            let mut line = String::new();
+            for (cell, width) in row.iter().zip(&widths) {
+                line += &format!("{cell:width$}  ");
+            }
+            let line = line.trim_end();
+            match width.filter(|width| line.chars().count() > *width) {
+                Some(width) => text.extend(line.chars().take(width.saturating_sub(1)).chain(['…'])),
+                None => text += line,
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Bytes as people read them.
+pub(crate) fn bytes(number: u64) -> String {
+    const UNITS: [&str; 4] = ["K", "M", "G", "T"];
+    let mut value = number as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1000.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if value < 10.0 { format!("{value:.1}{}", UNITS[unit]) } else { format!("{value:.0}{}", UNITS[unit]) }
+}
+
+/// A span of time as people read it: its two largest units.
+pub(crate) fn span(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m{}s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{}h{}m", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{}d{}h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+/// How long ago a moment of Unix time in milliseconds was.
+pub(crate) fn ago(moment: u64) -> Duration {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(Duration::from_millis(moment))
+}
+
+/// A moment of Unix time in milliseconds, as text.
+pub(crate) fn moment(milliseconds: u64) -> String {
+    // Later than the year 9999 is no moment that anybody has seen.
+    let time = std::time::UNIX_EPOCH + Duration::from_millis(milliseconds.min(253_402_300_799_000));
+    humantime::format_rfc3339_seconds(time).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_the_last_is_cut() {
+        let mut table = Table::new(&["ID", "COMMAND"]);
+        table.row(vec!["abcdef".to_owned(), "a long command".to_owned()]);
+        assert_eq!(table.render(None), "ID      COMMAND\nabcdef  a long command\n");
+        assert_eq!(table.render(Some(12)), "ID      COM…\nabcdef  a l…\n");
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!((bytes(0), bytes(5 << 20), bytes(3 << 30)), ("0.0K".into(), "5.0M".into(), "3.0G".into()));
+        assert_eq!(span(Duration::from_secs(59)), "59s");
+        assert_eq!(span(Duration::from_secs(3700)), "1h1m");
+        assert_eq!(moment(u64::MAX), "9999-12-31T23:59:59Z");
+    }
+}
