@@ -10,6 +10,7 @@ mod journal;
 mod place;
 mod record;
 mod secrets;
+mod survivors;
 mod sweep;
 mod witness;
 
@@ -17,7 +18,8 @@ pub use census::{Pen, Tally, census};
 pub use journal::{Cause, Entry, Follower, Journal, Story};
 pub use place::Place;
 pub use record::{Labels, Process, Record, State, Unreadable};
-pub use sweep::{Evidence, Found, Outcome, Policy, Swept, sweep};
+pub use survivors::{Evidence, Found};
+pub use sweep::{Outcome, Policy, Swept, sweep};
 pub use witness::{Passport, RecordKeeper};
 
 /// What can go wrong with the registry. None of it keeps a child from being contained.

@@ -1,11 +1,7 @@
 //! The sweep: ending what a dead owner left behind, and nothing else.
 //!
-//! An owner is dead when its lock is free. Its survivors are found by proof: a recorded process that is still the same one, a
-//! member of the pen's own control group, or a process that bears the pen's mark and has been handed to one of those above the
-//! pen (or to the first process), as the kernel does with orphans; and whatever descends from these. A recorded number that
-//! now belongs to somebody else is nobody's business.
+//! An owner is dead when its lock is free, which the kernel sees to. `survivors` says who is left of it.
 
-use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -13,12 +9,11 @@ use std::time::{Duration, Instant};
 use nostray_sys::cgroup::Cgroup;
 use nostray_sys::identity::{Identity, World};
 use nostray_sys::poll::{self, Until};
-use nostray_sys::proc::{self, Stat, describe, environment_of};
-use nostray_sys::process::{Pid, getpid};
 use nostray_sys::{Pidfd, Signal};
 
 use crate::journal::{Journal, Story};
-use crate::record::{self, Process, Record, Unreadable};
+use crate::record::{self, Record, Unreadable};
+use crate::survivors::{Found, Machine};
 use crate::{Place, witness};
 
 /// How a sweep is done.
@@ -44,42 +39,6 @@ impl Policy {
     pub fn in_the_background() -> Self {
         Self { budget: Duration::from_secs(30), ..Self::thorough() }
     }
-}
-
-/// Why a process is a survivor.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Evidence {
-    /// It is the very process that was recorded.
-    Recorded,
-    /// It is in the pen's own control group.
-    Group,
-    /// It bears the pen's mark, and was handed to this process, which was above the pen.
-    MarkedOrphan(Pid),
-    /// It descends from another survivor.
-    DescendsFrom(Pid),
-}
-
-impl std::fmt::Display for Evidence {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Recorded => write!(f, "it is on record"),
-            Self::Group => write!(f, "it is in the pen's control group"),
-            Self::MarkedOrphan(reaper) => write!(f, "it bears the pen's mark and was handed to {reaper}"),
-            Self::DescendsFrom(parent) => write!(f, "it descends from {parent}"),
-        }
-    }
-}
-
-/// A survivor.
-#[derive(Debug, Clone)]
-pub struct Found {
-    /// Who.
-    pub process: Identity,
-    /// What it runs.
-    pub command: String,
-    /// Why it is one.
-    pub evidence: Evidence,
 }
 
 /// What came of one record.
@@ -149,43 +108,84 @@ pub(crate) fn owner_is_alive(place: &Place, id: &str) -> bool {
     matches!(take_over(place, id), Owner::Alive)
 }
 
-/// Sweeps every record.
+/// A record whose owner is dead, and whoever is left.
+struct Dead {
+    place: Place,
+    record: Record,
+    found: Vec<Found>,
+    /// Ours until all is done: another sweep sees an owner, and leaves it to us.
+    _lock: Option<File>,
+    position: usize,
+}
+
+/// Sweeps every record. All the dead are asked to end together, so that it takes as long as the most patient of them.
 pub fn sweep(policy: &Policy) -> Vec<Swept> {
     let deadline = Instant::now() + policy.budget;
     let mut swept = Vec::new();
+    let mut dead = Vec::new();
     for place in Place::all() {
         for id in record::ids(&place).unwrap_or_default() {
-            swept.push(sweep_one(&place, id, policy, deadline));
+            look_at(&place, id, policy, &mut swept, &mut dead);
         }
         if !policy.dry_run {
             remove_debris(&place);
         }
     }
+    if dead.is_empty() {
+        return swept; // and not a look at the processes of the whole machine
+    }
+    let machine = Machine::now();
+    for one in &mut dead {
+        one.found = machine.survivors(&one.record);
+    }
+    if !policy.dry_run {
+        ask_all(&dead, deadline);
+    }
+    for one in dead {
+        let position = one.position;
+        swept[position].outcome = if policy.dry_run { as_found(one) } else { finish(one) };
+    }
     swept
 }
 
-fn sweep_one(place: &Place, id: String, policy: &Policy, deadline: Instant) -> Swept {
+/// Looks at one record, and puts it to the dead if its owner is.
+fn look_at(place: &Place, id: String, policy: &Policy, swept: &mut Vec<Swept>, dead: &mut Vec<Dead>) {
     let owner = take_over(place, &id);
-    let record = match Record::read(&record::path(place, &id)) {
-        Ok(record) => record,
-        Err(why) => {
+    let (command, outcome) = match (Record::read(&record::path(place, &id)), owner) {
+        (Err(why), owner) => {
             if let (Unreadable::Damaged(_), Owner::Us(_), false) = (&why, &owner, policy.dry_run) {
                 set_aside(place, &id);
             }
-            return Swept { id, command: Vec::new(), outcome: Outcome::Unreadable(why) };
+            (Vec::new(), Outcome::Unreadable(why))
         }
-    };
-    let command = record.command.clone();
-    let outcome = match owner {
-        Owner::Alive if policy.include_active && !policy.dry_run => {
+        (Ok(record), Owner::Alive) if policy.include_active && !policy.dry_run => {
             ask_to_stop(&record, false);
-            Outcome::Asked
+            (record.command, Outcome::Asked)
         }
-        Owner::Alive => Outcome::Active,
-        // The lock stays ours until all is done: another sweep sees an owner, and leaves it to us.
-        Owner::Us(_lock) => end_survivors(place, &record, policy, deadline),
+        (Ok(record), Owner::Alive) => (record.command, Outcome::Active),
+        (Ok(record), Owner::Us(lock)) => match World::current() {
+            Some(world) if world == record.world() => {
+                let command = record.command.clone();
+                let position = swept.len();
+                dead.push(Dead { place: place.clone(), record, found: Vec::new(), _lock: lock, position });
+                (command, Outcome::Clean)
+            }
+            Some(world) if world.boot == record.boot => (record.command, Outcome::Elsewhere),
+            // The machine has been started anew since: nobody can have survived that.
+            _ => {
+                if !policy.dry_run {
+                    witness::remove(place, &id);
+                }
+                (record.command, Outcome::Clean)
+            }
+        },
     };
-    Swept { id, command, outcome }
+    swept.push(Swept { id, command, outcome });
+}
+
+fn as_found(dead: Dead) -> Outcome {
+    let left = dead.found.len();
+    if left == 0 { Outcome::Clean } else { Outcome::Survivors { found: dead.found, left } }
 }
 
 /// Asks whoever keeps a pen to end it. False when nobody is left to be asked.
@@ -200,118 +200,43 @@ pub(crate) fn ask_to_stop(record: &Record, now: bool) -> bool {
         .is_some_and(|keeper| nostray_pen::ask_to_stop(&keeper, now).is_ok())
 }
 
-fn end_survivors(place: &Place, record: &Record, policy: &Policy, deadline: Instant) -> Outcome {
-    match World::current() {
-        Some(world) if world == record.world() => {}
-        Some(world) if world.boot == record.boot => return Outcome::Elsewhere,
-        // The machine has been started anew since: nobody can have survived that.
-        _ => {
-            if !policy.dry_run {
-                witness::remove(place, &record.id);
-            }
-            return Outcome::Clean;
-        }
+/// SIGTERM to everybody who is left, and the grace that each was promised.
+fn ask_all(dead: &[Dead], deadline: Instant) {
+    let started = Instant::now();
+    for one in dead {
+        signal(&one.found, Signal::TERM);
+        signal(&one.found, Signal::CONT);
     }
-    let found = survivors(record);
-    if policy.dry_run {
-        let left = found.len();
-        return if found.is_empty() { Outcome::Clean } else { Outcome::Survivors { found, left } };
+    for one in dead {
+        let grace = Duration::from_millis(one.record.term_grace).min(Duration::from_secs(366 * 24 * 3600));
+        wait_for_the_end(&one.found, (started + grace).min(deadline));
     }
-    let left = if found.is_empty() { 0 } else { end(record, &found, deadline) };
-    if left == 0 {
-        if let Some(group) = record.cgroup.as_deref().and_then(|path| Cgroup::open(path.as_ref()).ok()) {
-            group.remove();
-        }
-        witness::remove(place, &record.id);
-    }
-    Journal::at(place).add(&record.id, Story::Swept { survivors: found.len(), left });
-    if found.is_empty() { Outcome::Clean } else { Outcome::Survivors { found, left } }
 }
 
-/// Everybody who is left of a pen whose owner is dead.
-fn survivors(record: &Record) -> Vec<Found> {
-    let all = proc::scan().unwrap_or_default();
-    let ours = nostray_sys::process::user();
-    let group: HashSet<Pid> = record
-        .cgroup
-        .as_deref()
-        .and_then(|path| Cgroup::open(path.as_ref()).ok())
-        .map(|group| group.members().into_iter().collect())
-        .unwrap_or_default();
-    let recorded: HashSet<Identity> =
-        record.keepers().into_iter().chain(record.child.and_then(Process::identity)).collect();
-    let reapers: HashSet<Identity> = record.ancestors.iter().copied().filter_map(Process::identity).collect();
-    let by_pid: HashMap<Pid, &Stat> = all.iter().map(|stat| (stat.pid, stat)).collect();
-    let was_handed_over = |stat: &Stat| {
-        let parent = stat.parent.and_then(|parent| by_pid.get(&parent))?;
-        (parent.pid == Pid::INIT || reapers.contains(&Identity::from(*parent))).then_some(parent.pid)
-    };
-    let mut found: Vec<Found> = Vec::new();
-    let mut seen: HashSet<Pid> = ourselves_and_above(&by_pid);
-    for stat in all.iter().filter(|stat| !stat.is_zombie() && !seen.contains(&stat.pid)) {
-        let evidence = if recorded.contains(&Identity::from(stat)) {
-            Evidence::Recorded
-        } else if group.contains(&stat.pid) {
-            Evidence::Group
-        } else if stat.start.0 >= record.front.start
-            && let Some(reaper) = was_handed_over(stat)
-            && proc::user_of(stat.pid) == Some(ours)
-            && bears_mark(stat.pid, &record.id)
-        {
-            Evidence::MarkedOrphan(reaper)
-        } else {
-            continue;
-        };
-        found.push(Found { process: stat.into(), command: describe(stat.pid), evidence });
-    }
-    seen.extend(found.iter().map(|found| found.process.pid));
-    let mut next = 0;
-    while let Some(parent) = found.get(next).map(|found| found.process.pid) {
-        for stat in all.iter().filter(|stat| stat.parent == Some(parent) && !stat.is_zombie()) {
-            if seen.insert(stat.pid) {
-                let evidence = Evidence::DescendsFrom(parent);
-                found.push(Found { process: stat.into(), command: describe(stat.pid), evidence });
-            }
-        }
-        next += 1;
-    }
-    found
-}
-
-/// Who sweeps is not swept, though it may have been started inside of a dead pen.
-fn ourselves_and_above(by_pid: &HashMap<Pid, &Stat>) -> HashSet<Pid> {
-    let mut chain = HashSet::new();
-    let mut next = Some(getpid());
-    while let Some(pid) = next.filter(|pid| chain.insert(*pid)) {
-        next = by_pid.get(&pid).and_then(|stat| stat.parent);
-    }
-    chain
-}
-
-fn bears_mark(pid: Pid, id: &str) -> bool {
-    let mark = environment_of(pid, nostray_pen::MARK).unwrap_or_default();
-    mark.split(|&b| b == b'/').any(|part| part.split(|&b| b == b'@').next() == Some(id.as_bytes()))
-}
-
-/// Ends survivors: SIGTERM, the pen's own grace, SIGKILL, and again for those who were born meanwhile. Returns how many are
-/// left.
-fn end(record: &Record, found: &[Found], deadline: Instant) -> usize {
-    let grace = Duration::from_millis(record.term_grace);
-    signal(found, Signal::TERM);
-    signal(found, Signal::CONT);
-    wait_for_the_end(found, (Instant::now() + grace).min(deadline));
+/// SIGKILL to whoever of a pen is still there, and again for those who were born meanwhile.
+fn finish(dead: Dead) -> Outcome {
+    let Dead { place, record, found, .. } = dead;
+    let group = record.cgroup.as_deref().and_then(|path| Cgroup::open(path.as_ref()).ok());
+    let mut left = if found.is_empty() { Vec::new() } else { Machine::now().survivors(&record) };
     for _ in 0..ROUNDS {
-        let left = survivors(record);
         if left.is_empty() {
-            return 0;
+            break;
         }
-        if let Some(group) = record.cgroup.as_deref().and_then(|path| Cgroup::open(path.as_ref()).ok()) {
+        if let Some(group) = &group {
             group.kill().ok();
         }
         signal(&left, Signal::KILL);
         wait_for_the_end(&left, Instant::now() + Duration::from_millis(500));
+        left = Machine::now().survivors(&record);
     }
-    survivors(record).len()
+    if left.is_empty() {
+        if let Some(group) = &group {
+            group.remove();
+        }
+        witness::remove(&place, &record.id);
+    }
+    Journal::at(&place).add(&record.id, Story::Swept { survivors: found.len(), left: left.len() });
+    if found.is_empty() { Outcome::Clean } else { Outcome::Survivors { found, left: left.len() } }
 }
 
 /// Rounds of killing. Each waits for those who were killed; more are needed only for a tree that forks as it dies.
