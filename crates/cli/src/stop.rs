@@ -126,13 +126,13 @@ fn ended(pen: &Pen, mut handles: Vec<Pidfd>, since: Instant) -> bool {
 /// What the journal says of a pen's end.
 fn how_it_ended(pen: &Pen) -> String {
     let entries = Journal::at(&pen.place).read();
-    let mut text = "stopped".to_owned();
+    let (mut text, mut killed) = ("stopped".to_owned(), String::new());
     for story in entries.into_iter().filter(|entry| entry.id == pen.id).map(|entry| entry.story) {
         match story {
             Story::Exited { how, .. } => text = format!("stopped: the child {how}"),
-            Story::Killed { processes } => text += &format!(", {processes} had to be killed"),
+            Story::Killed { processes } => killed = format!(", {processes} had to be killed"),
             _ => {}
         }
     }
-    text
+    text + &killed
 }

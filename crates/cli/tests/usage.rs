@@ -15,7 +15,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-const COMMANDS: [&str; 4] = ["run", "demo", "completions", "man"];
+const COMMANDS: [&str; 8] = ["run", "ps", "stop", "sweep", "log", "demo", "completions", "man"];
 
 #[test]
 fn every_command_has_a_help_text_with_examples() {
