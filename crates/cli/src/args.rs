@@ -92,6 +92,31 @@ pub(crate) struct RunArgs {
     pub(crate) command: Vec<OsString>,
 }
 
+impl RunArgs {
+    /// `nostray run -- CMD ...`, as it stands in most configurations: there is nothing to parse, and every start is the
+    /// shorter for it.
+    fn without_options(words: &[OsString]) -> Option<Self> {
+        let (head, command) = words.split_at_checked(3)?;
+        if head[1] != "run" || head[2] != "--" || command.is_empty() {
+            return None;
+        }
+        let graces = nostray_pen::Graces::default();
+        Some(Self {
+            eof_grace: graces.eof(),
+            term_grace: graces.term(),
+            idle_timeout: None,
+            die_with: Vec::new(),
+            isolate: None,
+            session: None,
+            labels: Vec::new(),
+            no_sweep: false,
+            verbose: false,
+            log_file: None,
+            command: command.to_vec(),
+        })
+    }
+}
+
 /// What can be isolated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Isolate {
@@ -172,6 +197,9 @@ pub(crate) struct ManArgs {
 /// Parses the command line, or says what is wrong with it and returns the code to exit with.
 pub(crate) fn parse() -> Result<Cli, ExitCode> {
     let words: Vec<OsString> = std::env::args_os().collect();
+    if let Some(args) = RunArgs::without_options(&words) {
+        return Ok(Cli { command: Command::Run(args) });
+    }
     let is_run = words.get(1).is_some_and(|word| word == "run");
     let command = if is_run { only_run() } else { command() };
     command.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {
@@ -240,6 +268,20 @@ mod tests {
             whole.find_subcommand_mut("run").expect("there").render_long_help().to_string()
         };
         assert_eq!(help(only_run()), help(command()));
+    }
+
+    #[test]
+    fn what_is_not_parsed_is_what_parsing_would_give() {
+        let words = ["nostray", "run", "--", "npx", "--", "-v"].map(OsString::from);
+        let matches = command().try_get_matches_from(&words).expect("is right");
+        let Cli { command: Command::Run(parsed) } = Cli::from_arg_matches(&matches).expect("is right") else {
+            panic!("not run");
+        };
+        let short_cut = RunArgs::without_options(&words).expect("has no options");
+        assert_eq!(format!("{short_cut:?}"), format!("{parsed:?}"));
+        for other in [&words[..3], &words[..2], &["nostray", "run", "-v", "--", "x"].map(OsString::from)] {
+            assert!(RunArgs::without_options(other).is_none());
+        }
     }
 
     #[test]

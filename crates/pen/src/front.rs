@@ -143,9 +143,11 @@ impl Front<'_> {
             events.push((self.relay.as_fd(), Until::Readable));
         }
         poll::wait(&events, self.settling.timeout()).ok();
-        if self.settling.look() {
+        if self.settling.is_due() {
+            // Before the memory is given back that this needs.
             self.settling.pen().witness.borrow_mut().settled();
         }
+        self.settling.look();
         while let Ok(Some(arrived)) = self.signals.next() {
             if keep::is_for_the_pen(arrived) {
                 self.relay.send(Message::Signal(arrived));

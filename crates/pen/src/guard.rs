@@ -97,13 +97,16 @@ impl<'a> Settling<'a> {
         self.pen
     }
 
-    /// Tidies up if it is time to, and says whether it has.
-    pub(crate) fn look(&mut self) -> bool {
-        let due = self.due.take_if(|due| *due <= Instant::now()).is_some();
-        if due {
+    pub(crate) fn is_due(&self) -> bool {
+        self.due.is_some_and(|due| due <= Instant::now())
+    }
+
+    /// Tidies up if it is time to.
+    pub(crate) fn look(&mut self) {
+        if self.is_due() {
+            self.due = None;
             self.pen.let_go(self.stdin);
         }
-        due
     }
 }
 
