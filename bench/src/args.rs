@@ -6,10 +6,13 @@ use crate::Failure;
 
 pub(crate) const USAGE: &str = "\
 usage: nostray-bench pen [--quick] [--markdown FILE]
+       nostray-bench registry [--quick]
        nostray-bench race [--rounds N] [--seed S] [--threads T]
 
 pen   measures latency, throughput, start, memory, tear-down and wake-ups of `nostray run`,
       no wrapper, and tini, dumb-init and bwrap where they are installed
+registry
+      measures `nostray ps` and `nostray sweep` against `ps -e`
 race  kills the pen's own processes at random moments and looks for survivors;
       `--rounds 1 --seed S` plays one round again";
 
@@ -17,6 +20,7 @@ race  kills the pen's own processes at random moments and looks for survivors;
 pub(crate) enum Command {
     Help,
     Pen(Pen),
+    Registry(crate::registry::Options),
     Race(Race),
 }
 
@@ -51,6 +55,11 @@ pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, 
             }
             Ok(Command::Pen(options))
         }
+        "registry" => match (words.next().as_deref(), words.next()) {
+            (None, _) => Ok(Command::Registry(crate::registry::Options { quick: false })),
+            (Some("--quick"), None) => Ok(Command::Registry(crate::registry::Options { quick: true })),
+            _ => Err("registry has no option but --quick".into()),
+        },
         "race" => {
             let mut options = Race { rounds: 2000, seed: nostray_sys::process::random(), threads: 4 };
             while let Some(word) = words.next() {

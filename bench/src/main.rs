@@ -18,6 +18,7 @@ mod pen;
 mod programs;
 mod quiet;
 mod race;
+mod registry;
 mod report;
 mod screen;
 mod start;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         }
         _ if !around::is_inside() => around::run(),
         Command::Pen(options) => pen::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Registry(options) => registry::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Race(options) => race::run(&options),
     };
     done.unwrap_or_else(|error| {
