@@ -33,6 +33,7 @@ pub(crate) enum Command {
     Sweep(crate::sweep::Args),
     Log(crate::log::Args),
     Demo(DemoArgs),
+    Doctor(crate::doctor::Args),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }

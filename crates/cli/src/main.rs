@@ -3,6 +3,7 @@
 mod args;
 mod completions;
 mod demo;
+mod doctor;
 mod log;
 mod man;
 mod ps;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Cli { command: Command::Sweep(args) } => sweep::run(&args),
         Cli { command: Command::Log(args) } => log::run(&args),
         Cli { command: Command::Demo(args) } => demo::run(&args),
+        Cli { command: Command::Doctor(args) } => doctor::run(&args),
         Cli { command: Command::Completions(args) } => completions::print(&args),
         Cli { command: Command::Man(args) } => man::print(&args),
     }

@@ -1,0 +1,53 @@
+//! The command line of `nostray doctor`.
+
+/// Find strays, unwrapped servers, and what this machine offers
+///
+/// Says how well this machine can contain a tree and why not better; whether nostray's directories are sound; which
+/// stdio children other programs have left behind; and which servers in the configurations of agent hosts are not
+/// wrapped by nostray, with the lines to put there instead. Changes nothing, unless --kill is given.
+///
+/// A process is a stray for certain only if its parent is gone and the kernel knows of nobody at the other end of both
+/// its stdin and its stdout. Whatever else looks abandoned is listed as "maybe" and never ended. Processes of other
+/// users, of services, on terminals, and those in a pen of nostray are left out altogether.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Print one JSON object instead of a report
+    #[arg(long)]
+    pub(super) json: bool,
+
+    /// Ask for each certain stray whether to end it: SIGTERM, and SIGKILL after three seconds
+    #[arg(long)]
+    pub(super) kill: bool,
+
+    /// With --kill: do not ask
+    #[arg(long, requires = "kill")]
+    pub(super) yes: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nostray doctor
+      The whole report.
+
+  nostray doctor --kill
+      The same, then a question for each stray.
+
+  nostray doctor --json | jq '.strays[] | select(.confidence == \"certain\") | .pid'
+      For scripts.
+
+Exit codes:
+  0 if all is fine; 1 if there are certain strays, servers that are not wrapped, or problems; 2 if doctor itself failed.
+  With --kill, strays that were ended do not count.
+
+The object that --json prints:
+  version      of nostray
+  fine         true if the exit code is 0
+  machine      kernel; tier (\"cgroup\", \"subreaper\" or \"none\"); checks: a list of name, ok, detail, advice
+  directories  a list of path, purpose (\"runtime\" or \"state\"), state (\"ok\", \"absent\" or \"bad\"), detail, advice
+  strays       a list of pid, start (ticks since boot), parent, parent_name, command (a list), age_seconds, memory_bytes,
+               confidence (\"certain\" or \"maybe\"), evidence, remedy, and with --kill outcome (\"ended\", \"killed\",
+               \"declined\", \"gone\", \"spared\" or \"failed\")
+  configs      a list of host, path, error (of a file that cannot be used), servers: a list of name, project, state
+               (\"wrapped\", \"unwrapped\" or \"disabled\"), command (a list), replacement (command, args, text)
+  What is not known is null. Environments are never shown, and arguments that look like secrets are shown as ***.";

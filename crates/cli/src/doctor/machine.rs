@@ -1,0 +1,157 @@
+//! What this machine offers for containing a tree, and why not more.
+
+use std::process::{Command, Stdio};
+
+use nostray_sys::Pidfd;
+use nostray_sys::cgroup::{Cgroup, NoCgroup};
+use nostray_sys::proc::Stat;
+use nostray_sys::process::{Pid, become_subreaper, random};
+
+/// How well a tree is contained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tier {
+    /// A control group ends it in one step that no fork can outrun.
+    Cgroup,
+    /// Orphans are handed to its guard, which ends them one by one until nobody is left.
+    Subreaper,
+    /// Something is missing without which nostray cannot work.
+    None,
+}
+
+impl Tier {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Cgroup => "cgroup",
+            Self::Subreaper => "subreaper",
+            Self::None => "none",
+        }
+    }
+
+    /// For people.
+    pub(super) fn meaning(self) -> &'static str {
+        match self {
+            Self::Cgroup => "a control group for each tree: everything in it is ended in one step",
+            Self::Subreaper => {
+                "a guard that every orphan of the tree is handed to: all are ended, one after the other"
+            }
+            Self::None => "this machine lacks what nostray needs",
+        }
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Debug)]
+pub(super) struct Check {
+    pub(super) name: &'static str,
+    pub(super) ok: bool,
+    /// Without it, nostray cannot contain anything.
+    pub(super) essential: bool,
+    pub(super) detail: String,
+    /// What a person can do about it.
+    pub(super) advice: Option<String>,
+}
+
+/// All of it.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub(super) kernel: String,
+    pub(super) tier: Tier,
+    pub(super) checks: Vec<Check>,
+}
+
+impl Machine {
+    pub(super) fn examine() -> Self {
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+        let cgroup = cgroup();
+        let has_cgroup = cgroup.ok;
+        let checks = vec![cgroup, subreaper(), pidfd(), proc(), pid_namespace()];
+        let tier = match checks.iter().all(|check| check.ok || !check.essential) {
+            true if has_cgroup => Tier::Cgroup,
+            true => Tier::Subreaper,
+            false => Tier::None,
+        };
+        Self { kernel, tier, checks }
+    }
+
+    pub(super) fn is_fine(&self) -> bool {
+        self.tier != Tier::None
+    }
+}
+
+fn cgroup() -> Check {
+    let (ok, detail, advice) = match Cgroup::create(&format!("nostray-doctor-{:016x}", random())) {
+        Ok(group) => {
+            let below = group.path().parent().unwrap_or(group.path()).display().to_string();
+            group.remove();
+            (true, format!("groups can be made below {below}"), None)
+        }
+        Err(why) => (false, why.to_string(), Some(cgroup_advice(&why))),
+    };
+    Check { name: "control group v2", ok, essential: false, detail, advice }
+}
+
+fn cgroup_advice(why: &NoCgroup) -> String {
+    match why {
+        NoCgroup::NotMounted => {
+            "mount it (mount -t cgroup2 none /sys/fs/cgroup/unified), or boot with systemd.unified_cgroup_hierarchy=1"
+        }
+        NoCgroup::NotDelegated(_) => {
+            "start the host with `systemd-run --user --scope -p Delegate=yes HOST`, or give its unit Delegate=yes"
+        }
+        NoCgroup::NoKill => "a kernel from 5.14 on has it",
+        NoCgroup::Refused(..) => "ask whoever runs this machine or container for a group that may be divided",
+    }
+    .to_owned()
+}
+
+fn subreaper() -> Check {
+    let (ok, detail) = match become_subreaper() {
+        Ok(()) => (true, "orphans of a tree can be kept".to_owned()),
+        Err(error) => (false, error.to_string()),
+    };
+    let advice =
+        (!ok).then(|| "a container's filter of system calls must allow prctl(PR_SET_CHILD_SUBREAPER)".to_owned());
+    Check { name: "subreaper", ok, essential: true, detail, advice }
+}
+
+fn pidfd() -> Check {
+    let (ok, detail) = match Pidfd::of_self() {
+        Ok(_) => (true, "processes can be held on to without their numbers".to_owned()),
+        Err(error) => (false, error.to_string()),
+    };
+    let advice =
+        (!ok).then(|| "a kernel from 5.3 on has it; a container's filter of system calls must allow it".to_owned());
+    Check { name: "pidfd", ok, essential: true, detail, advice }
+}
+
+fn proc() -> Check {
+    let me = Stat::of(nostray_sys::process::getpid());
+    let (ok, detail, advice) = match (me, Stat::of(Pid::INIT)) {
+        (None, _) => (false, "cannot be read".to_owned(), Some("mount it: mount -t proc proc /proc".to_owned())),
+        (Some(_), None) => {
+            (true, "shows the processes of this user only (hidepid), which is enough for nostray".to_owned(), None)
+        }
+        (Some(_), Some(_)) => (true, "shows every process".to_owned(), None),
+    };
+    Check { name: "/proc", ok, essential: true, detail, advice }
+}
+
+/// By trying it, in a process of its own: what the kernel says to one that has entered a namespace cannot be undone.
+fn pid_namespace() -> Check {
+    let program =
+        std::env::current_exe().ok().filter(|path| path.exists()).unwrap_or_else(|| "/proc/self/exe".into());
+    let mut try_it = Command::new(&program);
+    try_it.args(["run", "--isolate", "pid", "--"]).arg(&program).arg("--version");
+    let output = try_it.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output();
+    let (ok, detail) = match output {
+        Ok(output) if output.status.success() => (true, "possible".to_owned()),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let why = said.lines().find_map(|line| line.strip_prefix("nostray: ")).unwrap_or("it did not work");
+            (false, why.to_owned())
+        }
+        Err(error) => (false, error.to_string()),
+    };
+    let advice = (!ok).then(|| "only needed for --isolate pid; everything else works without".to_owned());
+    Check { name: "--isolate pid", ok, essential: false, detail, advice }
+}

@@ -1,0 +1,107 @@
+//! `nostray doctor`: what this machine offers, what others have left behind, and what is not wrapped yet.
+
+mod args;
+mod configs;
+mod doubts;
+mod formats;
+mod hosts;
+mod json;
+mod kill;
+mod machine;
+mod places;
+mod report;
+mod spared;
+mod strays;
+mod words;
+
+use std::io;
+use std::process::ExitCode;
+
+pub(crate) use args::Args;
+use configs::Config;
+use kill::Outcome;
+use machine::Machine;
+use places::Places;
+use strays::{Confidence, Stray};
+
+use crate::terminal;
+
+/// Everything that was looked at.
+#[derive(Debug)]
+struct Findings {
+    machine: Machine,
+    places: Places,
+    /// With what came of it, where it was to be ended.
+    strays: Vec<(Stray, Option<Outcome>)>,
+    configs: Vec<Config>,
+}
+
+impl Findings {
+    fn is_fine(&self) -> bool {
+        let is_over = |(stray, outcome): &(Stray, Option<Outcome>)| {
+            stray.confidence == Confidence::Maybe || outcome.as_ref().is_some_and(Outcome::is_over)
+        };
+        self.machine.is_fine()
+            && self.places.is_fine()
+            && self.strays.iter().all(is_over)
+            && self.configs.iter().all(Config::is_fine)
+    }
+}
+
+impl Stray {
+    /// How to start it so that it cannot stray.
+    fn remedy(&self) -> String {
+        format!("nostray run -- {}", words::quoted(&self.command))
+    }
+}
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    if args.kill && !args.yes && !kill::can_ask() {
+        terminal::complain(&"--kill asks for each stray, but stdin is not a terminal; add --yes to end them all");
+        return ExitCode::from(2);
+    }
+    match examine(args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            terminal::complain(&error);
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn examine(args: &Args) -> Result<bool, String> {
+    let unseen = |error: io::Error| format!("cannot look for strays in /proc: {error}");
+    let found = strays::find().map_err(unseen)?;
+    let mut findings = Findings {
+        machine: Machine::examine(),
+        places: Places::examine(),
+        strays: found.into_iter().map(|stray| (stray, None)).collect(),
+        configs: configs::examine(),
+    };
+    if args.kill {
+        // A person sees what it is about before being asked; a program wants one object, with what came of it.
+        if !args.json && !args.yes {
+            show(&report::text(&findings))?;
+        }
+        let strays: Vec<_> = findings.strays.iter().map(|(stray, _)| stray.clone()).collect();
+        let outcomes = kill::end(&strays, !args.yes).map_err(|error| format!("cannot end strays: {error}"))?;
+        findings.strays = strays.into_iter().zip(outcomes.into_iter().map(Some)).collect();
+        if !args.json && !args.yes {
+            show(&report::outcomes(&findings))?;
+            return Ok(findings.is_fine());
+        }
+    }
+    show(&if args.json { json::text(&findings) } else { report::text(&findings) })?;
+    Ok(findings.is_fine())
+}
+
+fn show(text: &str) -> Result<(), String> {
+    match terminal::write(text.as_bytes()) {
+        // Whoever has read enough may close the pipe.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(format!("cannot write to standard output: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
