@@ -23,6 +23,10 @@ pub(crate) struct Args {
     /// With --kill: do not ask
     #[arg(long, requires = "kill")]
     pub(super) yes: bool,
+
+    /// Of all strays, consider this process only; may be given several times
+    #[arg(long, value_name = "PID")]
+    pub(super) pid: Vec<i32>,
 }
 
 const EXAMPLES: &str = "\
@@ -33,6 +37,9 @@ Examples:
   nostray doctor --kill
       The same, then a question for each stray.
 
+  nostray doctor --kill --yes --pid 4242
+      End process 4242, if it is a stray for certain, and nobody else.
+
   nostray doctor --json | jq '.strays[] | select(.confidence == \"certain\") | .pid'
       For scripts.
 
@@ -41,7 +48,7 @@ Exit codes:
   With --kill, strays that were ended do not count.
 
 The object that --json prints:
-  version      of nostray
+  version      1
   fine         true if the exit code is 0
   machine      kernel; tier (\"cgroup\", \"subreaper\" or \"none\"); checks: a list of name, ok, detail, advice
   directories  a list of path, purpose (\"runtime\" or \"state\"), state (\"ok\", \"absent\" or \"bad\"), detail, advice

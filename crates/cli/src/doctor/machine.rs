@@ -1,5 +1,7 @@
 //! What this machine offers for containing a tree, and why not more.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::process::{Command, Stdio};
 
 use nostray_sys::Pidfd;
@@ -140,15 +142,22 @@ fn proc() -> Check {
 fn pid_namespace() -> Check {
     let program =
         std::env::current_exe().ok().filter(|path| path.exists()).unwrap_or_else(|| "/proc/self/exe".into());
-    let mut try_it = Command::new(&program);
-    try_it.args(["run", "--isolate", "pid", "--"]).arg(&program).arg("--version");
-    let output = try_it.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output();
+    // A trial is not worth a record.
+    let folder = std::env::temp_dir().join(format!("nostray-doctor-{:016x}", random()));
+    let mut trial = Command::new(&program);
+    trial.args(["run", "--no-sweep", "--isolate", "pid", "--"]).arg(&program).arg("--version");
+    if DirBuilder::new().mode(0o700).create(&folder).is_ok() {
+        trial.env("XDG_RUNTIME_DIR", &folder);
+    }
+    let output = trial.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output();
+    // It is in the folder for what is temporary, should it stay.
+    std::fs::remove_dir_all(&folder).ok();
     let (ok, detail) = match output {
         Ok(output) if output.status.success() => (true, "possible".to_owned()),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            let why = said.lines().find_map(|line| line.strip_prefix("nostray: ")).unwrap_or("it did not work");
-            (false, why.to_owned())
+            let why = said.lines().filter_map(|line| line.strip_prefix("nostray: ")).next_back();
+            (false, why.unwrap_or("it did not work").to_owned())
         }
         Err(error) => (false, error.to_string()),
     };

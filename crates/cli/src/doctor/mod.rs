@@ -72,7 +72,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 fn examine(args: &Args) -> Result<bool, String> {
     let unseen = |error: io::Error| format!("cannot look for strays in /proc: {error}");
-    let found = strays::find().map_err(unseen)?;
+    let is_meant =
+        |stray: &Stray| args.pid.is_empty() || args.pid.contains(&stray.identity.pid.as_raw_nonzero().get());
+    let found = strays::find(is_meant).map_err(unseen)?;
     let mut findings = Findings {
         machine: Machine::examine(),
         places: Places::examine(),

@@ -43,8 +43,9 @@ pub(super) struct Stray {
 }
 
 /// Looks twice, a moment apart, so that nobody is named who is just ending.
-pub(super) fn find() -> io::Result<Vec<Stray>> {
-    let first = look()?;
+pub(super) fn find(is_meant: impl Fn(&Stray) -> bool) -> io::Result<Vec<Stray>> {
+    let mut first = look()?;
+    first.retain(is_meant);
     if first.is_empty() {
         return Ok(first);
     }
