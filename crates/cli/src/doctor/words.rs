@@ -44,7 +44,9 @@ pub(super) fn masked(command: &[String]) -> Vec<String> {
     let mask = |word: &String| {
         let shown = match word.split_once('=') {
             _ if is_value_of_secret && !word.starts_with('-') => MASK.to_owned(),
-            Some((name, value)) if !name.contains("://") && (is_secret_name(name) || is_key(value)) => {
+            Some((name, value))
+                if !name.contains("://") && (is_variable(name) || is_secret_name(name) || is_key(value)) =>
+            {
                 format!("{name}={MASK}")
             }
             _ if is_key(word) => MASK.to_owned(),
@@ -54,6 +56,11 @@ pub(super) fn masked(command: &[String]) -> Vec<String> {
         shown
     };
     command.iter().map(mask).collect()
+}
+
+/// As in `env NAME=value` and `docker run -e NAME=value`: environments are never shown.
+fn is_variable(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
 }
 
 fn is_secret_name(name: &str) -> bool {
@@ -147,7 +154,7 @@ mod tests {
     #[test]
     fn secrets_are_masked_and_other_words_are_not() {
         shown("server --api-key abc --port 80", "server --api-key *** --port 80");
-        shown("env GITHUB_TOKEN=abc npx x --password=hunter2", "env GITHUB_TOKEN=*** npx x --password=***");
+        shown("env GITHUB_TOKEN=abc HOST=x npx x --password=x", "env GITHUB_TOKEN=*** HOST=*** npx x --password=***");
         shown("server sk-ant-abcdef0123456789", "server ***");
         shown("curl -H Authorization:abc X-Api-Key:abc", "curl -H *** ***");
         shown("psql postgres://joe:secret@db:5432/x", "psql postgres://joe:***@db:5432/x");
