@@ -113,7 +113,7 @@ pub(crate) fn measure(
         let relative = |values, base| Spread::of(&ratios(values, base)).show(2);
         table.row([
             variant.name.to_owned(),
-            format!("{:.1}", median(&passes.p50)),
+            format!("{:.2}", median(&passes.p50)),
             relative(&passes.p50, &direct.p50),
             format!("{:.1}", median(&passes.p99)),
             relative(&passes.p99, &direct.p99),

@@ -67,7 +67,8 @@ pub(crate) fn play(stage: &Stage, plan: &Plan, scene: &Scene) -> Result<Outcome,
     let (said, complaints) = (folder.path().join("nostray.log"), folder.path().join("stderr"));
     let nostray = stage.programs.nostray.as_os_str().to_owned();
     let mut command = vec![nostray, "run".into(), "--log-file".into(), said.clone().into()];
-    command.extend(["--eof-grace", "50ms", "--term-grace", "50ms", "--"].map(Into::into));
+    // Pens of other rounds must not sweep up what this one leaves behind.
+    command.extend(["--no-sweep", "--eof-grace", "50ms", "--term-grace", "50ms", "--"].map(Into::into));
     command.extend([
         stage.programs.badchild.as_os_str().to_owned(),
         "tree".into(),
