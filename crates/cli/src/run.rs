@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use nostray_pen::{Graces, Isolation, OWN_FAILURE, Spec};
 use nostray_registry::{Passport, RecordKeeper};
+use nostray_sys::descriptors::write_to_stderr_at_once;
 
 use crate::args::RunArgs;
-use crate::terminal;
 
 pub(crate) fn run(args: RunArgs) -> ExitCode {
     let spec = Spec {
@@ -23,7 +23,8 @@ pub(crate) fn run(args: RunArgs) -> ExitCode {
     match nostray_pen::run(&spec, Box::new(RecordKeeper::new(passport))) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            terminal::complain(&error);
+            // Signals are blocked by now, so it must not wait for a host that has stopped reading.
+            write_to_stderr_at_once(&format!("nostray: {error}\n"));
             ExitCode::from(OWN_FAILURE)
         }
     }

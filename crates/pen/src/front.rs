@@ -8,7 +8,7 @@ use nostray_sys::cgroup::Cgroup;
 use nostray_sys::descriptors::{self, Inherited};
 use nostray_sys::exec::Program;
 use nostray_sys::poll::Until;
-use nostray_sys::process::{self, Pid, Side};
+use nostray_sys::process::{self, Pid, Side, getpid};
 use nostray_sys::signal::{self, Disposition, Signal, SignalFd, SignalSet};
 use nostray_sys::{Pidfd, poll};
 
@@ -19,12 +19,16 @@ use crate::keep::{self, Keeper};
 use crate::mark::PenId;
 use crate::relay::{Message, Next, Relay};
 use crate::tear_down::Reason;
-use crate::tree::{Tier, children_so_far};
+use crate::tree::{Strangers, Tier};
 use crate::voice::Voice;
 use crate::witness::{Event, Opening, Witness};
 use crate::{During, Error, Isolation, Spec};
 
 pub(crate) fn run(spec: &Spec, mut witness: Box<dyn Witness>) -> Result<u8, Error> {
+    // Numbers from a `/proc` of another pid namespace would name strangers here.
+    if process::number_in_proc().is_some_and(|number| number != getpid()) {
+        return Err(Error::ForeignProc);
+    }
     let mut inherited = Inherited::take().during("list the open files")?;
     let stdin = descriptors::stdin_kind();
     inherited.close_own_stdin_writers(stdin);
@@ -42,7 +46,7 @@ pub(crate) fn run(spec: &Spec, mut witness: Box<dyn Witness>) -> Result<u8, Erro
     let program = Program::new(spec.command.iter().cloned()).map_err(Error::Command)?;
     let die_with = spec.die_with.iter().map(|&pid| Ok((pid, watch_by_number(pid)?))).collect::<Result<_, _>>()?;
     process::become_subreaper().during("become a subreaper")?;
-    let strangers = children_so_far();
+    let strangers = Strangers::of_this_process(id.clone());
     let cgroup = group_for(spec, &id, &voice);
     let tier = match spec.isolation {
         Isolation::Pid => Tier::Namespace,
@@ -98,7 +102,7 @@ fn watch_by_number(number: u32) -> Result<Pidfd, Error> {
     let pid = i32::try_from(number).ok().and_then(Pid::from_raw).ok_or_else(|| wrong("not a process number"))?;
     let handle = Pidfd::open(pid).map_err(|error| match error.raw_os_error() {
         Some(3) => wrong("there is no such process (it may have ended already)"),
-        Some(22) => wrong("that is a thread, not a process"),
+        Some(2 | 22) => wrong("that is a thread, not a process"),
         _ => wrong(&error.to_string()),
     })?;
     match handle.has_ended() {
@@ -149,18 +153,25 @@ impl Front<'_> {
         }
         self.settling.look();
         while let Ok(Some(arrived)) = self.signals.next() {
-            if keep::is_for_the_pen(arrived) {
+            // The guard's own word to go on is not for the child, which may have been stopped again meanwhile.
+            let from_guard = self.guard.as_ref().is_some_and(|(guard, _)| arrived.sender == Some(*guard));
+            if keep::is_for_the_pen(arrived) && !from_guard {
                 self.relay.send(Message::Signal(arrived));
             }
         }
+        let mut stopped = None;
         while self.relay_open {
             match self.relay.next() {
-                Next::Message(Message::Stopped(by)) => stop_like_the_child(by),
+                Next::Message(Message::Stopped(by)) => stopped = Some(by),
+                Next::Message(Message::Continued) => stopped = None,
                 Next::Message(Message::Guard(pid)) => self.guard = Pidfd::open(pid).ok().map(|handle| (pid, handle)),
                 Next::Message(Message::Signal(_)) => {}
                 Next::Nothing => break,
                 Next::Closed => self.relay_open = false,
             }
+        }
+        if let Some(by) = stopped {
+            stop_like_the_child(by);
         }
     }
 }

@@ -12,7 +12,7 @@ use nostray_sys::descriptors::{self, Inherited, StdinKind};
 use nostray_sys::identity::Identity;
 use nostray_sys::poll::Until;
 use nostray_sys::process::{self, Ended, News, Pid, Reaped, Side, getpid, reap};
-use nostray_sys::signal::{Signal, SignalFd, send_to_own_child};
+use nostray_sys::signal::{Signal, SignalFd, is_ignored, send_to_own_child};
 use nostray_sys::{Pidfd, memory, namespace, poll};
 
 use crate::child::{self, Plan};
@@ -220,8 +220,10 @@ fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd, spare_pid: Pid) -> u8 {
         .idle_after(pen.spec.idle_timeout);
     match pen.stdin {
         StdinKind::Pipe(_) | StdinKind::Socket(_) => keeper = keeper.watch(Source::Stdin, stdin.as_fd()),
-        StdinKind::Terminal => keeper = keeper.watch(Source::Terminal, stdin.as_fd()),
-        StdinKind::Mute => {}
+        StdinKind::Terminal if !is_ignored(Signal::HUP) => {
+            keeper = keeper.watch(Source::Terminal, stdin.as_fd());
+        }
+        StdinKind::Terminal | StdinKind::Mute => {}
     }
     if let Host::Alive(_, handle) = &pen.host {
         keeper = keeper.watch(Source::Host, handle.as_fd());

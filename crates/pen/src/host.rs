@@ -31,13 +31,18 @@ impl Host {
 /// it would never die, and the tree would stay for ever.
 pub(crate) fn find(stdin: StdinKind) -> Result<Host, Error> {
     let Some(pid) = getppid() else { return Ok(Host::Elsewhere) };
-    let handle = Pidfd::open(pid).map_err(|_| Error::HostGone)?;
+    let handle = match Pidfd::open(pid) {
+        Err(error) if error.raw_os_error() == Some(NO_SUCH_PROCESS) => return Err(Error::HostGone),
+        opened => opened.during("watch the host")?,
+    };
     // Opened by number, so it is the host only if the host still has that number now.
     if getppid() != Some(pid) || handle.has_ended().during("watch the host")? || was_handed_to(pid, stdin) {
         return Err(Error::HostGone);
     }
     Ok(Host::Alive(pid, handle))
 }
+
+const NO_SUCH_PROCESS: i32 = 3;
 
 /// Whether `parent` got us from the kernel because the one who started us had died.
 ///
@@ -48,14 +53,14 @@ pub(crate) fn find(stdin: StdinKind) -> Result<Host, Error> {
 /// container does.
 fn was_handed_to(parent: Pid, stdin: StdinKind) -> bool {
     let is_named = |name: &str| Stat::of(parent).is_some_and(|stat| stat.name == name);
-    if let Some(is_its_child) = mark::is_child_of_enclosing_pen()
-        && is_named(guard::NAME)
-    {
-        return !is_its_child;
+    let marked = mark::is_child_of_enclosing_pen();
+    if marked.is_some() && is_named(guard::NAME) {
+        return marked == Some(false);
     }
     let (Ok(ours), Ok(theirs)) = (session_of(None), session_of(Some(parent))) else { return false };
     if ours != Some(getpid()) {
-        return ours != theirs;
+        // A guard whose mark was taken out of the environment is still who started us, as far as anybody can tell.
+        return ours != theirs && !is_named(guard::NAME);
     }
     let collects_orphans = parent == Pid::INIT || is_named("systemd");
     collects_orphans && !started_as_a_service() && !holds_our_stdin(parent, stdin)

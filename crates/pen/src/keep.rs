@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nostray_sys::Pidfd;
 use nostray_sys::poll::{self, Until};
 use nostray_sys::proc::{Stat, describe, user_of};
-use nostray_sys::process::{Ended, News, Pid, Reaped, raise_priority, reap};
+use nostray_sys::process::{Ended, News, Pid, Reaped, getpid, raise_priority, reap};
 use nostray_sys::signal::{Arrived, Signal, is_ignored, send_to_own_child};
 
 use crate::guard::{Pen, Settling};
@@ -65,6 +65,7 @@ pub(crate) struct Keeper<'a> {
     child: Child,
     idle: Option<IdleWatch>,
     settling: Option<Settling<'a>>,
+    continue_front_at: Option<Instant>,
     killing: Killing,
 }
 
@@ -90,6 +91,7 @@ impl<'a> Keeper<'a> {
             child: Child::Unknown,
             idle: None,
             settling: None,
+            continue_front_at: None,
             killing,
         }
     }
@@ -142,7 +144,10 @@ impl<'a> Keeper<'a> {
             let sources: Vec<_> =
                 self.watches.iter().zip(came).filter(|(_, came)| *came).map(|((source, ..), _)| *source).collect();
             for source in sources {
-                self.on_event(source);
+                // One event may have taken care of another.
+                if self.watches.iter().any(|(watched, ..)| *watched == source) {
+                    self.on_event(source);
+                }
             }
         }
         self.tree.dissolve();
@@ -192,16 +197,23 @@ impl<'a> Keeper<'a> {
                 }
             }
             News::Stopped(pid, by) if pid == child && !self.tear_down.has_begun() => {
+                self.continue_front_at = None;
                 if let Some(relay) = self.relay {
                     relay.send(Message::Stopped(by));
                 }
             }
-            News::Continued(pid) if pid == child => {
-                if let Some(front) = self.front {
-                    front.send(Signal::CONT).ok();
-                }
-            }
+            News::Continued(pid) if pid == child => self.continue_front(true),
             _ => {}
+        }
+    }
+
+    /// Lets a front go on that was stopped with the child. It may be just about to stop, and then misses it, so it is told
+    /// once more.
+    fn continue_front(&mut self, again: bool) {
+        if let (Some(relay), Some(front)) = (self.relay, self.front) {
+            relay.send(Message::Continued);
+            front.send(Signal::CONT).ok();
+            self.continue_front_at = again.then(|| Instant::now() + Duration::from_millis(100));
         }
     }
 
@@ -210,7 +222,8 @@ impl<'a> Keeper<'a> {
             Source::Signals => {
                 while let Ok(Some(arrived)) = self.pen.signals.next() {
                     if is_for_the_pen(arrived) {
-                        self.on_signal(arrived);
+                        // Without a relay this is the front itself.
+                        self.on_signal(arrived, self.relay.is_none());
                     }
                 }
                 return;
@@ -235,7 +248,7 @@ impl<'a> Keeper<'a> {
     fn read_relay(&mut self) -> bool {
         while let Some(relay) = self.relay {
             match relay.next() {
-                Next::Message(Message::Signal(arrived)) => self.on_signal(arrived),
+                Next::Message(Message::Signal(arrived)) => self.on_signal(arrived, true),
                 Next::Message(_) => {}
                 Next::Nothing => return true,
                 Next::Closed => break,
@@ -255,14 +268,14 @@ impl<'a> Keeper<'a> {
         self.because(reason);
     }
 
-    fn on_signal(&mut self, arrived: Arrived) {
+    fn on_signal(&mut self, arrived: Arrived, for_front: bool) {
         let Arrived { signal, sender, from_kernel, value } = arrived;
         match signal {
             Signal::TERM if value == Some(STOP) => self.because(Reason::StopRequest { sender, now: false }),
             Signal::TERM if value == Some(STOP_NOW) => self.because(Reason::StopRequest { sender, now: true }),
-            Signal::HUP if from_kernel => self.because(Reason::TerminalClosed),
+            Signal::HUP if from_kernel && !is_ignored(signal) => self.because(Reason::TerminalClosed),
             Signal::TERM | Signal::INT | Signal::QUIT | Signal::HUP if !is_ignored(signal) => {
-                self.because(Reason::Signal { signal, sender });
+                self.because(Reason::Signal { signal, sender, for_front });
             }
             _ => self.deliver(signal),
         }
@@ -321,7 +334,7 @@ impl<'a> Keeper<'a> {
         let killing = self.tear_down.is_killing().then_some(self.killing.next);
         let idle = self.idle.as_ref().filter(|_| !self.tear_down.has_begun()).map(IdleWatch::deadline);
         let settling = self.settling.as_ref().and_then(Settling::deadline);
-        [self.tear_down.deadline(), killing, idle, settling].into_iter().flatten().min()
+        [self.tear_down.deadline(), killing, idle, settling, self.continue_front_at].into_iter().flatten().min()
     }
 
     fn act_on_time(&mut self) {
@@ -331,6 +344,9 @@ impl<'a> Keeper<'a> {
         }
         if let Some(settling) = &mut self.settling {
             settling.look();
+        }
+        if self.continue_front_at.is_some_and(|at| at <= Instant::now()) {
+            self.continue_front(false);
         }
         let now = Instant::now();
         if let Some(idle) = &mut self.idle
@@ -383,9 +399,11 @@ impl<'a> Keeper<'a> {
 
 /// Whether a signal that came for one of our own processes is meant for the pen. A key on the terminal signals the whole
 /// foreground group: the child has got it too, and decides by itself. The hang-up of the terminal is for us as well. And
-/// SIGPIPE is our own, from a word that nobody wanted to hear.
+/// what comes from this very process is its own: SIGPIPE, from a word that nobody wanted to hear, or SIGXFSZ, from one for
+/// which there was no room.
 pub(crate) fn is_for_the_pen(arrived: Arrived) -> bool {
     match arrived.signal {
+        _ if arrived.sender == Some(getpid()) => false,
         Signal::CHLD | Signal::PIPE | Signal::TTIN | Signal::TTOU => false,
         Signal::HUP => true,
         _ => !arrived.from_kernel,

@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use graces::Graces;
-pub use mark::{MARK, PenId};
+pub use mark::{MARK, PenId, is_marked};
 pub use tear_down::Reason;
 pub use witness::{Event, Nobody, Opening, Witness};
 
@@ -76,6 +76,12 @@ pub enum Error {
          start it from a process that stays (a shell's `&` behind a closed shell does not)"
     )]
     HostGone,
+    /// Process numbers cannot be relied on.
+    #[error(
+        "/proc belongs to another pid namespace, so nobody could be told apart; nothing was started; \
+         mount one (for unshare: --mount-proc)"
+    )]
+    ForeignProc,
     /// A process named by `--die-with` cannot be watched.
     #[error("--die-with {pid}: {why}; nothing was started")]
     DieWith {

@@ -46,6 +46,13 @@ pub(crate) fn for_child(id: &PenId) -> OsString {
     mark
 }
 
+/// Whether a process bears the mark of a pen, as far as its environment can be read.
+#[must_use]
+pub fn is_marked(pid: Pid, id: &str) -> bool {
+    let mark = nostray_sys::proc::environment_of(pid, MARK).unwrap_or_default();
+    mark.split(|&b| b == b'/').any(|part| part.split(|&b| b == b'@').next() == Some(id.as_bytes()))
+}
+
 /// Whether this process is the child of the pen around it, and not some process further down that may have been handed
 /// to that pen's guard when its own parent died. `None` if there is no pen around it.
 pub(crate) fn is_child_of_enclosing_pen() -> Option<bool> {

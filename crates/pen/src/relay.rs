@@ -14,6 +14,8 @@ pub(crate) enum Message {
     /// Guard to front: the child has been stopped by this signal; do as it does, so that the shell which waits
     /// for the front sees it.
     Stopped(Signal),
+    /// Guard to front: the child goes on, so never mind.
+    Continued,
     /// Spare to front: the guard has this number.
     Guard(Pid),
 }
@@ -30,6 +32,7 @@ impl Message {
             }
             Self::Stopped(signal) => [2, signal.as_raw(), 0, 0, 0],
             Self::Guard(pid) => [3, raw(Some(pid)), 0, 0, 0],
+            Self::Continued => [4, 0, 0, 0, 0],
         };
         let mut bytes = [0; SIZE];
         for (slot, number) in bytes.chunks_exact_mut(4).zip(numbers) {
@@ -51,6 +54,7 @@ impl Message {
             }
             2 => Signal::from_raw(first).map(Self::Stopped),
             3 => pid(first).map(Self::Guard),
+            4 => Some(Self::Continued),
             _ => None,
         }
     }
@@ -114,6 +118,7 @@ mod tests {
             Message::Signal(Arrived { signal: Signal::TERM, sender: pid, from_kernel: false, value: Some(7) }),
             Message::Signal(Arrived { signal: Signal::HUP, sender: None, from_kernel: true, value: None }),
             Message::Stopped(Signal::TSTP),
+            Message::Continued,
             Message::Guard(pid.expect("positive")),
         ] {
             front.send(message);

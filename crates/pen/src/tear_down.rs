@@ -20,12 +20,15 @@ pub enum Reason {
     HostGone,
     /// The terminal was closed.
     TerminalClosed,
-    /// A signal came for the front or the guard.
+    /// A signal came.
     Signal {
         /// Which.
         signal: Signal,
         /// From whom, where that can be seen.
         sender: Option<Pid>,
+        /// For the front, as the host sends it; not for the guard, which gets one when somebody signals a whole list of
+        /// processes.
+        for_front: bool,
     },
     /// `nostray stop`, or a program that embeds nostray, asked for it.
     StopRequest {
@@ -83,8 +86,8 @@ impl fmt::Display for Reason {
             Self::StdinClosed => write!(f, "stdin was closed"),
             Self::HostGone => write!(f, "the host has ended"),
             Self::TerminalClosed => write!(f, "the terminal was closed"),
-            Self::Signal { signal, sender: Some(pid) } => write!(f, "{signal} came from process {pid}"),
-            Self::Signal { signal, sender: None } => write!(f, "{signal} came"),
+            Self::Signal { signal, sender: Some(pid), .. } => write!(f, "{signal} came from process {pid}"),
+            Self::Signal { signal, sender: None, .. } => write!(f, "{signal} came"),
             Self::StopRequest { sender, now } => {
                 write!(f, "it was asked to stop{}", if *now { " at once" } else { "" })?;
                 sender.map_or(Ok(()), |pid| write!(f, " by process {pid}"))
@@ -130,12 +133,17 @@ pub(crate) struct TearDown {
     graces: Graces,
     stage: Stage,
     stdin_closed: bool,
-    signalled: bool,
+    terminal_closed: bool,
+    /// The last signal that came for the front.
+    signalled: Option<(Signal, Option<Pid>, Instant)>,
 }
+
+/// Within this time the same signal from the same sender is the same request: `timeout` signals a process and then its group.
+const SAME_REQUEST: Duration = Duration::from_millis(50);
 
 impl TearDown {
     pub(crate) fn new(graces: Graces) -> Self {
-        Self { graces, stage: Stage::Running, stdin_closed: false, signalled: false }
+        Self { graces, stage: Stage::Running, stdin_closed: false, terminal_closed: false, signalled: None }
     }
 
     pub(crate) fn has_begun(&self) -> bool {
@@ -157,11 +165,12 @@ impl TearDown {
     /// There is a reason, perhaps one more.
     pub(crate) fn because(&mut self, reason: &Reason, now: Instant) -> Option<Action> {
         self.stdin_closed |= *reason == Reason::StdinClosed;
-        let second_signal = matches!(reason, Reason::Signal { .. }) && {
-            std::mem::replace(&mut self.signalled, true) && self.has_begun()
-        };
-        if second_signal || matches!(reason, Reason::StopRequest { now: true, .. }) {
+        if self.is_impatient(reason, now) {
             return self.kill();
+        }
+        // The kernel may report it more than once, and so may we.
+        if *reason == Reason::TerminalClosed && std::mem::replace(&mut self.terminal_closed, true) {
+            return None;
         }
         // A host that sends SIGINT means SIGINT: a Python server cleans up on that and not on SIGTERM. So the
         // child gets it as it came, and the rest follows if it takes too long.
@@ -194,6 +203,21 @@ impl TearDown {
         }
     }
 
+    /// Whether this is the second time that somebody asks.
+    fn is_impatient(&mut self, reason: &Reason, now: Instant) -> bool {
+        match *reason {
+            Reason::StopRequest { now, .. } => now,
+            Reason::Signal { signal, sender, for_front: true } => {
+                let before = self.signalled.replace((signal, sender, now));
+                self.has_begun()
+                    && before.is_some_and(|(same, from, at)| {
+                        (same, from) != (signal, sender) || now.saturating_duration_since(at) > SAME_REQUEST
+                    })
+            }
+            _ => false,
+        }
+    }
+
     /// Time has passed.
     pub(crate) fn tick(&mut self, now: Instant) -> Option<Action> {
         match self.stage {
@@ -221,7 +245,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn signal(signal: Signal) -> Reason {
-        Reason::Signal { signal, sender: None }
+        Reason::Signal { signal, sender: None, for_front: true }
     }
 
     fn every_reason() -> Vec<Reason> {
@@ -277,16 +301,26 @@ mod tests {
         let mut it = TearDown::new(Graces::default());
         it.because(&Reason::StdinClosed, t);
         assert_eq!(it.because(&signal(Signal::TERM), t), Some(Action::Terminate));
-        assert_eq!(it.because(&signal(Signal::TERM), t), Some(Action::Kill));
+        assert_eq!(it.because(&signal(Signal::TERM), t + SECOND), Some(Action::Kill));
+    }
+
+    #[test]
+    fn one_request_that_arrives_twice_is_one_request() {
+        let t = Instant::now();
+        let mut it = TearDown::new(Graces::default());
+        assert_eq!(it.because(&signal(Signal::TERM), t), Some(Action::Terminate));
+        assert_eq!(it.because(&signal(Signal::TERM), t + Duration::from_millis(5)), None);
+        let for_guard = Reason::Signal { signal: Signal::TERM, sender: None, for_front: false };
+        assert_eq!(it.because(&for_guard, t + SECOND), None);
+        assert_eq!(it.because(&signal(Signal::INT), t + SECOND), Some(Action::Kill));
     }
 
     #[test]
     fn hang_ups_by_the_kernel_are_not_counted_as_impatience() {
         let t = Instant::now();
         let mut it = TearDown::new(Graces::default());
-        for _ in 0..3 {
-            assert_eq!(it.because(&Reason::TerminalClosed, t), Some(Action::Deliver(Signal::HUP)));
-        }
+        assert_eq!(it.because(&Reason::TerminalClosed, t), Some(Action::Deliver(Signal::HUP)));
+        assert_eq!(it.because(&Reason::TerminalClosed, t + SECOND), None);
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 
 use nostray_sys::Pidfd;
+
+use crate::mark::{PenId, is_marked};
 use nostray_sys::cgroup::Cgroup;
 use nostray_sys::identity::Identity;
 use nostray_sys::proc::{self, Stat};
@@ -48,8 +50,7 @@ impl std::fmt::Display for Tier<'_> {
 #[derive(Debug)]
 pub(crate) struct Tree<'a> {
     tier: Tier<'a>,
-    /// Children that this process had before it was a front: not of the tree, and not to be touched.
-    strangers: HashSet<Identity>,
+    strangers: Option<Strangers>,
     /// Processes that we may not signal.
     refused: HashSet<Identity>,
     /// New processes kept appearing between looking and killing.
@@ -71,7 +72,7 @@ const LOOKS: usize = 3;
 
 impl<'a> Tree<'a> {
     pub(crate) fn new(tier: Tier<'a>) -> Self {
-        Self { tier, strangers: HashSet::new(), refused: HashSet::new(), storms: false }
+        Self { tier, strangers: None, refused: HashSet::new(), storms: false }
     }
 
     pub(crate) fn tier(&self) -> Tier<'a> {
@@ -79,20 +80,19 @@ impl<'a> Tree<'a> {
     }
 
     /// The same tree, without these children of this process and what descends from them.
-    pub(crate) fn without(self, strangers: HashSet<Identity>) -> Self {
+    pub(crate) fn without(self, strangers: Option<Strangers>) -> Self {
         Self { strangers, ..self }
     }
 
     /// Whether this process has children, but only such as are not of the tree: then ECHILD will not come, and
     /// the kernel's list of our children is as good a proof.
     pub(crate) fn has_only_strangers(&self) -> bool {
-        !self.strangers.is_empty()
+        self.strangers.is_some()
             && proc::children_of_self().is_some_and(|children| children.into_iter().all(|pid| self.is_stranger(pid)))
     }
 
     fn is_stranger(&self, pid: Pid) -> bool {
-        !self.strangers.is_empty()
-            && Stat::of(pid).is_some_and(|stat| self.strangers.contains(&Identity::from(&stat)))
+        self.strangers.as_ref().is_some_and(|strangers| Stat::of(pid).is_some_and(|stat| strangers.include(&stat)))
     }
 
     /// The living processes of the tree.
@@ -105,7 +105,9 @@ impl<'a> Tree<'a> {
         let mut parents = vec![getpid()];
         while let Some(parent) = parents.pop() {
             for stat in by_parent.remove(&Some(parent)).unwrap_or_default() {
-                if !self.strangers.contains(&Identity::from(&stat)) {
+                // Only children of our own can be strangers; what descends from them is not looked at.
+                let stranger = parent == getpid() && self.strangers.as_ref().is_some_and(|s| s.include(&stat));
+                if !stranger {
                     parents.push(stat.pid);
                     members.push(stat);
                 }
@@ -215,8 +217,24 @@ fn send(stat: &Stat, signal: Signal) -> io::Result<()> {
     }
 }
 
-/// The children that this process has already.
-pub(crate) fn children_so_far() -> HashSet<Identity> {
-    let children = proc::children_of_self().unwrap_or_default();
-    children.into_iter().filter_map(Stat::of).map(|stat| Identity::from(&stat)).collect()
+/// Children that this process had before it became a front (`foo & exec nostray run ...`): not of the tree, and not to be
+/// touched. What such a child leaves behind is handed to us like everything else, so where there are strangers, only who
+/// bears the pen's mark is of the tree.
+#[derive(Debug)]
+pub(crate) struct Strangers {
+    known: HashSet<Identity>,
+    id: PenId,
+}
+
+impl Strangers {
+    /// In the front, before it starts anything.
+    pub(crate) fn of_this_process(id: PenId) -> Option<Self> {
+        let children = proc::children_of_self().unwrap_or_default();
+        let known: HashSet<_> = children.into_iter().filter_map(Identity::of).collect();
+        (!known.is_empty()).then_some(Self { known, id })
+    }
+
+    fn include(&self, stat: &Stat) -> bool {
+        self.known.contains(&stat.into()) || !is_marked(stat.pid, &self.id.to_string())
+    }
 }

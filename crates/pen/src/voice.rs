@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::time::SystemTime;
 
 use nostray_sys::descriptors::write_to_stderr_at_once;
@@ -21,9 +22,11 @@ pub(crate) struct Voice {
 impl Voice {
     pub(crate) fn open(spec: &Spec, id: PenId) -> Result<Self, Error> {
         let log = spec.log_file.as_ref().map(|path| {
+            // Never waiting: a pipe without a reader is refused, and one that is full loses words, not the guard.
             File::options()
                 .create(true)
                 .append(true)
+                .custom_flags(nostray_sys::descriptors::DO_NOT_WAIT)
                 .open(path)
                 .map_err(|error| Error::LogFile { path: path.clone(), error })
         });
@@ -47,8 +50,9 @@ impl Voice {
     fn write_down(&self, text: &dyn Display) {
         if let Some(mut log) = self.log.as_ref() {
             let now = humantime::format_rfc3339_millis(SystemTime::now());
-            // A full disk must not keep a tree alive.
-            log.write_all(format!("{now} {} [{}] {text}\n", self.id, std::process::id()).as_bytes()).ok();
+            let line = format!("{now} {} [{}] {text}\n", self.id, std::process::id());
+            // A full disk or a full pipe must not keep a tree alive: what does not fit is lost.
+            log.write_all(line.as_bytes()).ok();
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use nostray_sys::cgroup::Cgroup;
 use nostray_sys::identity::Identity;
-use nostray_sys::proc::{self, Stat, describe, environment_of};
+use nostray_sys::proc::{self, Stat, describe};
 use nostray_sys::process::{Pid, getpid};
 
 use crate::record::{Process, Record};
@@ -95,7 +95,7 @@ impl Machine {
             } else if stat.start.0 >= record.front.start
                 && let Some(reaper) = was_handed_to(stat)
                 && proc::user_of(stat.pid) == Some(user)
-                && bears_mark(stat.pid, &record.id)
+                && nostray_pen::is_marked(stat.pid, &record.id)
             {
                 Evidence::MarkedOrphan(reaper)
             } else {
@@ -121,9 +121,4 @@ impl Machine {
             next += 1;
         }
     }
-}
-
-fn bears_mark(pid: Pid, id: &str) -> bool {
-    let mark = environment_of(pid, nostray_pen::MARK).unwrap_or_default();
-    mark.split(|&b| b == b'/').any(|part| part.split(|&b| b == b'@').next() == Some(id.as_bytes()))
 }

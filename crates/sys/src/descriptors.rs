@@ -169,18 +169,25 @@ pub fn close_what_was_closed() {
     }
 }
 
-/// Writes one line to standard error, or nothing if it would have to wait: a guard must not hang because its
-/// host has stopped reading. The line is cut to what a pipe takes in one piece.
+/// Writes one line to standard error, or nothing if it would have to wait: a guard must not hang because its host has stopped
+/// reading. The line is cut to what a pipe takes in one piece.
 pub fn write_to_stderr_at_once(line: &str) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::io::{Errno, ReadWriteFlags, pwritev2, write};
+    /// Where the file stands, as for `write`.
+    const HERE: u64 = u64::MAX;
     let stderr = io::stderr();
     let line = line.as_bytes();
     let line = line.get(..libc::PIPE_BUF).unwrap_or(line);
-    let mut fds = [PollFd::new(&stderr, PollFlags::OUT)];
-    let ready = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|n| n > 0);
-    if ready && fds[0].revents().contains(PollFlags::OUT) {
-        // Nobody is left to tell that nobody listens.
-        rustix::io::write(&stderr, line).ok();
+    let written = pwritev2(&stderr, &[io::IoSlice::new(line)], HERE, ReadWriteFlags::NOWAIT);
+    // A terminal or a file: there it is enough to ask before. Everything else was written, or nobody is left to tell that
+    // nobody listens.
+    if let Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::SPIPE) = written {
+        let mut fds = [PollFd::new(&stderr, PollFlags::OUT)];
+        let ready = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|n| n > 0);
+        if ready && fds[0].revents().contains(PollFlags::OUT) {
+            write(&stderr, line).ok();
+        }
     }
 }
 
@@ -208,6 +215,9 @@ pub fn receive_message(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<
 pub fn maker_of_stdin_socket() -> Option<crate::Pid> {
     rustix::net::sockopt::socket_peercred(io::stdin()).ok().map(|credentials| credentials.pid)
 }
+
+/// For opening a file that may be a pipe, without waiting for whoever is at its other end, and for writing to it likewise.
+pub const DO_NOT_WAIT: i32 = libc::O_NONBLOCK | libc::O_NOCTTY;
 
 /// For opening a file that somebody else may have put there: not through a link, and without waiting if it is a pipe.
 pub const NO_FOLLOW_AND_DO_NOT_WAIT: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
