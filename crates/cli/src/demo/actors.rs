@@ -23,10 +23,9 @@ const LIFETIME: Duration = Duration::from_secs(50);
 /// What the child says when everybody is in place.
 pub(super) const READY: &str = "ready";
 
-/// Where this program is. Its file may have been replaced while it runs; what runs is still to be had then, under a
-/// name that tells a person less.
+/// Where this program is: not by the path of its file, which may be replaced at any moment while it runs.
 pub(super) fn this_program() -> PathBuf {
-    std::env::current_exe().ok().filter(|path| path.exists()).unwrap_or_else(|| "/proc/self/exe".into())
+    "/proc/self/exe".into()
 }
 
 pub(super) fn play(actor: Actor, command: &[OsString]) -> ExitCode {
