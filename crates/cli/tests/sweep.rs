@@ -233,3 +233,19 @@ fn include_active_asks_the_living_to_stop() {
     drop(start_host(&shared, &[], &GRACES, &["pause"]));
     shared.expect_empty();
 }
+
+/// Somebody has tidied up the runtime directory: a pen is not dead for want of a file.
+#[test]
+fn a_live_pen_whose_lock_was_removed_is_not_swept() {
+    let shared = Scene::apart(User::Current);
+    let pens = start(&shared, 2, &["setsid"]);
+    for entry in std::fs::read_dir(shared.runtime().join("nostray")).expect("read").flatten() {
+        if entry.path().extension().is_some_and(|kind| kind == "lock") {
+            std::fs::remove_file(entry.path()).expect("remove");
+        }
+    }
+    let swept = nostray_in(&shared, &["sweep"]);
+    assert!(String::from_utf8_lossy(&swept.stdout).contains("2 active"), "{swept:?}");
+    assert!(pens.iter().all(|pen| tree_of(pen).len() == 2));
+    assert!(nostray_in(&shared, &["stop", "--all"]).status.success());
+}

@@ -97,8 +97,12 @@ fn take_over(place: &Place, id: &str) -> Owner {
             Ok(()) => Owner::Us(Some(lock)),
             Err(_) => Owner::Alive,
         },
-        // The lock is made before the record and removed after it, so this is no pen that is just starting or ending.
-        Err(_) => Owner::Us(None),
+        // The lock is made before the record and removed after it, so this is no pen that is just starting or ending. But
+        // somebody may have removed it, and a pen whose processes live is not dead for want of a file.
+        Err(_) => match Record::read(&record::path(place, id)) {
+            Ok(record) if record.keepers().into_iter().any(Identity::is_alive) => Owner::Alive,
+            _ => Owner::Us(None),
+        },
     }
 }
 
@@ -283,7 +287,7 @@ fn remove_debris(place: &Place) {
             || entry.metadata().and_then(|m| m.modified()).is_ok_and(|at| at.elapsed().is_ok_and(|age| age > WEEK));
         let debris = match kind {
             "lock" | "new" => !record::path(place, id).exists() && !owner_is_alive(place, id),
-            "damaged" => old(),
+            "damaged" | "locking" => old(),
             _ => false,
         };
         if debris {

@@ -55,11 +55,14 @@ impl RecordKeeper {
         let front =
             Process::of(getpid()).ok_or_else(|| Error::NoPlace { why: "/proc is not readable".to_owned() })?;
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        // The lock first: a record whose lock is free is a dead pen's. And locked before it bears the name by which others
+        // look for it, or a sweep that comes in between would take it for one that was left.
         let lock_path = record::lock_path(&place, &id);
-        // The lock first: a record whose lock is free is a dead pen's.
-        let lock = File::options().write(true).create_new(true).mode(0o600).open(&lock_path);
-        let lock = lock.map_err(Error::io(&lock_path))?;
-        lock.try_lock().map_err(|error| Error::Io { path: lock_path.clone(), error: error.into() })?;
+        let unnamed = place.file(&format!("{id}.locking"));
+        let lock = File::options().write(true).create_new(true).mode(0o600).open(&unnamed);
+        let lock = lock.map_err(Error::io(&unnamed))?;
+        lock.try_lock().map_err(|error| Error::Io { path: unnamed.clone(), error: error.into() })?;
+        std::fs::rename(&unnamed, &lock_path).map_err(Error::io(&lock_path))?;
         let record = Record {
             version: VERSION,
             id,
