@@ -46,6 +46,10 @@ fn kill_all_of_ours(pen: &Pen) {
         found.send(Signal::STOP);
         found.send(Signal::KILL);
     }
+    // A killed process holds its lock until it has really ended.
+    badchild::wait_until("they are gone", || {
+        ![&own.front, &own.spare, &own.guard].iter().any(|found| found.is_alive())
+    });
 }
 
 fn nostray_in(scene: &Scene, words: &[&str]) -> Output {
