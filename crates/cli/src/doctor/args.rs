@@ -8,7 +8,7 @@
 ///
 /// A process is a stray for certain only if its parent is gone and the kernel knows of nobody at the other end of both
 /// its stdin and its stdout. Whatever else looks abandoned is listed as "maybe" and never ended. Processes of other
-/// users, of services, on terminals, and those in a pen of nostray are left out altogether.
+/// users and of services, leaders of terminals, and those in a pen of nostray are left out altogether.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
