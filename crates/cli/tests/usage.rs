@@ -15,7 +15,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-const COMMANDS: [&str; 8] = ["run", "ps", "stop", "sweep", "log", "demo", "completions", "man"];
+const COMMANDS: [&str; 9] = ["run", "ps", "stop", "sweep", "log", "doctor", "demo", "completions", "man"];
 
 #[test]
 fn every_command_has_a_help_text_with_examples() {
@@ -98,6 +98,7 @@ fn a_full_disk_for_the_log_keeps_nothing_alive() {
     let scene = Scene::new(User::Current);
     let options = ["--log-file", "/dev/full", "--eof-grace", "0s", "--term-grace", "0s"];
     let output = run_command(&scene, &options, &["tree", "stubborn", "daemon"]).output().expect("run");
-    assert_eq!(output.status.code(), Some(137));
+    // Killed, or terminated before it had learnt to ignore that.
+    assert!(matches!(output.status.code(), Some(137 | 143)), "{output:?}");
     scene.expect_empty();
 }

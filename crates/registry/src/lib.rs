@@ -18,6 +18,7 @@ pub use census::{Pen, Tally, census};
 pub use journal::{Cause, Entry, Follower, Journal, Story};
 pub use place::Place;
 pub use record::{Labels, Process, Record, State, Unreadable};
+pub use secrets::masked;
 pub use survivors::{Evidence, Found};
 pub use sweep::{Outcome, Policy, Swept, sweep};
 pub use witness::{Passport, RecordKeeper};
