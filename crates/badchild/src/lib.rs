@@ -480,6 +480,12 @@ impl Drop for Bystanders {
     }
 }
 
+/// The group that has the terminal of this master.
+#[must_use]
+pub fn foreground_group(master: impl std::os::fd::AsFd) -> Option<Pid> {
+    rustix::termios::tcgetpgrp(master).ok()
+}
+
 /// A new terminal: its master, and the path of the terminal itself.
 pub fn open_terminal() -> io::Result<(std::os::fd::OwnedFd, String)> {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::process::{Child, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use badchild::{PATIENCE, Scene, User, badchild, open_terminal};
 use common::nostray;
@@ -48,12 +48,29 @@ impl Person {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             assert!(!left.is_zero(), "'{text}' does not appear, but: {:?}", self.seen);
-            if wait(&[(self.master.as_fd(), Until::Readable)], Some(left)).expect("poll")[0] {
-                let mut bytes = [0; 4096];
-                let n = self.master.read(&mut bytes).unwrap_or_else(|e| panic!("{e}, after {:?}", self.seen));
-                self.seen += &String::from_utf8_lossy(&bytes[..n]);
-            }
+            self.reads(left);
         }
+    }
+
+    /// Waits until a job has the terminal: a shell says which one it continues a moment before it hands the terminal over,
+    /// and what is typed in between is not the job's.
+    fn sees_in_front(&mut self, scene: &Scene, command: &str) {
+        badchild::wait_until("it has the terminal", || {
+            let job =
+                scene.everybody().into_iter().find(|found| found.command == command && !found.stat.is_stopped());
+            job.is_some_and(|job| badchild::foreground_group(&self.master) == Some(job.stat.pid))
+        });
+    }
+
+    /// Reads what comes within a time.
+    fn reads(&mut self, time: Duration) -> bool {
+        let came = wait(&[(self.master.as_fd(), Until::Readable)], Some(time)).expect("poll")[0];
+        if came {
+            let mut bytes = [0; 4096];
+            let n = self.master.read(&mut bytes).unwrap_or_else(|e| panic!("{e}, after {:?}", self.seen));
+            self.seen += &String::from_utf8_lossy(&bytes[..n]);
+        }
+        came
     }
 
     fn exit_code(mut self) -> Option<i32> {
@@ -74,6 +91,7 @@ fn a_shell_inside_has_job_control() {
     person.sees("prompt> ");
     person.types("fg\n");
     person.sees("sleep 1000");
+    person.sees_in_front(&scene, "sleep 1000");
     person.types(CTRL_C);
     person.sees("prompt> ");
     person.types("echo code=$?\n");
@@ -101,6 +119,7 @@ fn a_shell_outside_sees_its_job_stop_and_go_on() {
         person.sees("prompt> ");
         person.types("fg\n");
         person.sees("run -- cat");
+        person.sees_in_front(&scene, &format!("{nostray} run -- cat"));
         person.types(&format!("{round}\n"));
         person.sees(&format!("{round}\r\n{round}\r\n"));
     }
@@ -152,6 +171,7 @@ fn a_background_job_that_wants_to_read_is_stopped_and_comes_back() {
     person.types("jobs; fg\n");
     person.sees("Stopped");
     person.sees("run -- cat");
+    person.sees_in_front(&scene, &format!("{nostray} run -- cat"));
     person.types("hello\n");
     person.sees("hello\r\nhello\r\n");
     person.types(CTRL_D);

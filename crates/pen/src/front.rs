@@ -17,7 +17,7 @@ use crate::guard::{Pen, Settling, Waited, be_spare, wait_for};
 use crate::host;
 use crate::keep::{self, Keeper};
 use crate::mark::PenId;
-use crate::relay::{Message, Next, Relay};
+use crate::relay::{Message, Next, Relay, Stops};
 use crate::tear_down::Reason;
 use crate::tree::{Strangers, Tier};
 use crate::voice::Voice;
@@ -82,7 +82,7 @@ pub(crate) fn run(spec: &Spec, mut witness: Box<dyn Witness>) -> Result<u8, Erro
     };
     drop(guards_end);
     let settling = Settling::new(&pen, true);
-    let mut front = Front { signals: &pen.signals, relay, relay_open: true, guard: None, settling };
+    let mut front = Front { signals: &pen.signals, relay, relay_open: true, guard: None, settling, stops: 0 };
     if let Waited::Done(code) = front.wait(spare) {
         return Ok(code);
     }
@@ -125,6 +125,8 @@ struct Front<'a> {
     relay_open: bool,
     guard: Option<(Pid, Pidfd)>,
     settling: Settling<'a>,
+    /// How many stops of the child have been followed.
+    stops: Stops,
 }
 
 impl Front<'_> {
@@ -156,16 +158,19 @@ impl Front<'_> {
             // The guard's own word to go on is not for the child, which may have been stopped again meanwhile.
             let from_guard = self.guard.as_ref().is_some_and(|(guard, _)| arrived.sender == Some(*guard));
             if keep::is_for_the_pen(arrived) && !from_guard {
-                self.relay.send(Message::Signal(arrived));
+                self.relay.send(Message::Signal(arrived, self.stops));
             }
         }
         let mut stopped = None;
         while self.relay_open {
             match self.relay.next() {
-                Next::Message(Message::Stopped(by)) => stopped = Some(by),
+                Next::Message(Message::Stopped(by, stops)) => {
+                    stopped = Some(by);
+                    self.stops = stops;
+                }
                 Next::Message(Message::Continued) => stopped = None,
                 Next::Message(Message::Guard(pid)) => self.guard = Pidfd::open(pid).ok().map(|handle| (pid, handle)),
-                Next::Message(Message::Signal(_)) => {}
+                Next::Message(Message::Signal(..)) => {}
                 Next::Nothing => break,
                 Next::Closed => self.relay_open = false,
             }

@@ -12,7 +12,7 @@ use nostray_sys::signal::{Arrived, Signal, is_ignored, send_to_own_child};
 
 use crate::guard::{Pen, Settling};
 use crate::idle::{IdleWatch, Sample};
-use crate::relay::{Message, Next, Relay};
+use crate::relay::{Message, Next, Relay, Stops};
 use crate::tear_down::{Action, Reason, TearDown};
 use crate::tree::{Round, Tree};
 use crate::witness::Event;
@@ -66,6 +66,7 @@ pub(crate) struct Keeper<'a> {
     idle: Option<IdleWatch>,
     settling: Option<Settling<'a>>,
     continue_front_at: Option<Instant>,
+    stops: Stops,
     killing: Killing,
 }
 
@@ -92,6 +93,7 @@ impl<'a> Keeper<'a> {
             idle: None,
             settling: None,
             continue_front_at: None,
+            stops: 0,
             killing,
         }
     }
@@ -198,8 +200,9 @@ impl<'a> Keeper<'a> {
             }
             News::Stopped(pid, by) if pid == child && !self.tear_down.has_begun() => {
                 self.continue_front_at = None;
+                self.stops = self.stops.wrapping_add(1);
                 if let Some(relay) = self.relay {
-                    relay.send(Message::Stopped(by));
+                    relay.send(Message::Stopped(by, self.stops));
                 }
             }
             News::Continued(pid) if pid == child => self.continue_front(true),
@@ -248,7 +251,11 @@ impl<'a> Keeper<'a> {
     fn read_relay(&mut self) -> bool {
         while let Some(relay) = self.relay {
             match relay.next() {
-                Next::Message(Message::Signal(arrived)) => self.on_signal(arrived, true),
+                // A shell continues the whole group, so the child goes on before we are told; if it has been stopped again
+                // since, that word was not for this stop.
+                Next::Message(Message::Signal(arrived, stops))
+                    if arrived.signal == Signal::CONT && stops != self.stops => {}
+                Next::Message(Message::Signal(arrived, _)) => self.on_signal(arrived, true),
                 Next::Message(_) => {}
                 Next::Nothing => return true,
                 Next::Closed => break,

@@ -6,33 +6,36 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nostray_sys::process::Pid;
 use nostray_sys::signal::{Arrived, Signal};
 
+/// How often the child has been stopped. By it the guard knows a word to go on that was meant for an earlier stop.
+pub(crate) type Stops = i32;
+
 /// A message between front and guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// Front to guard: this arrived at the front.
-    Signal(Arrived),
+    /// Front to guard: this arrived at the front, when it had followed so many stops of the child.
+    Signal(Arrived, Stops),
     /// Guard to front: the child has been stopped by this signal; do as it does, so that the shell which waits
     /// for the front sees it.
-    Stopped(Signal),
+    Stopped(Signal, Stops),
     /// Guard to front: the child goes on, so never mind.
     Continued,
     /// Spare to front: the guard has this number.
     Guard(Pid),
 }
 
-const SIZE: usize = 20;
+const SIZE: usize = 24;
 
 impl Message {
     fn encode(self) -> [u8; SIZE] {
         let raw = |pid: Option<Pid>| pid.map_or(0, |pid| pid.as_raw_nonzero().get());
         let numbers = match self {
-            Self::Signal(a) => {
+            Self::Signal(a, stops) => {
                 // Nobody attaches a zero: it stands for nothing attached.
-                [1, a.signal.as_raw(), raw(a.sender), i32::from(a.from_kernel), a.value.unwrap_or(0)]
+                [1, a.signal.as_raw(), raw(a.sender), i32::from(a.from_kernel), a.value.unwrap_or(0), stops]
             }
-            Self::Stopped(signal) => [2, signal.as_raw(), 0, 0, 0],
-            Self::Guard(pid) => [3, raw(Some(pid)), 0, 0, 0],
-            Self::Continued => [4, 0, 0, 0, 0],
+            Self::Stopped(signal, stops) => [2, signal.as_raw(), 0, 0, 0, stops],
+            Self::Guard(pid) => [3, raw(Some(pid)), 0, 0, 0, 0],
+            Self::Continued => [4, 0, 0, 0, 0, 0],
         };
         let mut bytes = [0; SIZE];
         for (slot, number) in bytes.chunks_exact_mut(4).zip(numbers) {
@@ -45,14 +48,15 @@ impl Message {
         let mut numbers = bytes.chunks_exact(4).map(|b| i32::from_ne_bytes([b[0], b[1], b[2], b[3]]));
         let mut next = || numbers.next();
         let (tag, first, second, flag, value) = (next()?, next()?, next()?, next()?, next()?);
+        let stops = next()?;
         let pid = |number: i32| if number > 0 { Pid::from_raw(number) } else { None };
         match tag {
             1 => {
                 let signal = Signal::from_raw(first)?;
                 let value = (value != 0).then_some(value);
-                Some(Self::Signal(Arrived { signal, sender: pid(second), from_kernel: flag != 0, value }))
+                Some(Self::Signal(Arrived { signal, sender: pid(second), from_kernel: flag != 0, value }, stops))
             }
-            2 => Signal::from_raw(first).map(Self::Stopped),
+            2 => Signal::from_raw(first).map(|signal| Self::Stopped(signal, stops)),
             3 => pid(first).map(Self::Guard),
             4 => Some(Self::Continued),
             _ => None,
@@ -115,9 +119,9 @@ mod tests {
         let (front, guard) = Relay::pair().expect("pair");
         let pid = Pid::from_raw(77);
         for message in [
-            Message::Signal(Arrived { signal: Signal::TERM, sender: pid, from_kernel: false, value: Some(7) }),
-            Message::Signal(Arrived { signal: Signal::HUP, sender: None, from_kernel: true, value: None }),
-            Message::Stopped(Signal::TSTP),
+            Message::Signal(Arrived { signal: Signal::TERM, sender: pid, from_kernel: false, value: Some(7) }, 3),
+            Message::Signal(Arrived { signal: Signal::HUP, sender: None, from_kernel: true, value: None }, 0),
+            Message::Stopped(Signal::TSTP, 9),
             Message::Continued,
             Message::Guard(pid.expect("positive")),
         ] {
@@ -133,7 +137,7 @@ mod tests {
     fn a_reader_that_never_reads_does_not_block_the_sender() {
         let (front, _guard) = Relay::pair().expect("pair");
         for _ in 0..10_000 {
-            front.send(Message::Stopped(Signal::TSTP));
+            front.send(Message::Stopped(Signal::TSTP, 1));
         }
     }
 }

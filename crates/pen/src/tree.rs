@@ -211,10 +211,43 @@ fn send(stat: &Stat, signal: Signal) -> io::Result<()> {
         return send_to_own_child(stat.pid, signal);
     }
     let handle = Pidfd::open(stat.pid)?;
-    match Stat::of(stat.pid) {
-        Some(now) if now.start == stat.start => handle.send(signal),
+    match (0..LOOKS).find_map(|_| descends_from_self(stat.pid, &handle)) {
+        Some(true) => handle.send(signal),
         _ => Err(io::ErrorKind::NotFound.into()),
     }
+}
+
+/// Whether the process of `handle`, which has the number `pid`, descends from this one: now, and not when `/proc` was read.
+/// `None` if somebody in between ended meanwhile.
+///
+/// A look at all of `/proc` is no picture of one moment: a number that was a member's when it was read may be a stranger's when
+/// the "children" of that number are; and two processes that get the same number within one tick have the same start time, too.
+/// But a process that has not ended keeps its number, so what `/proc` says of the number as long as a handle says that it has
+/// not ended is about that process. Each one on the way up is pinned like that.
+fn descends_from_self(pid: Pid, handle: &Pidfd) -> Option<bool> {
+    let (mut pid, mut pinned) = (pid, None);
+    loop {
+        let handle = pinned.as_ref().unwrap_or(handle);
+        let Some(parent) = parent_of(pid, handle) else { return if pinned.is_some() { None } else { Some(false) } };
+        if parent == getpid() {
+            return Some(true);
+        }
+        if parent == Pid::INIT {
+            return Some(false);
+        }
+        let next = Pidfd::open(parent).ok()?;
+        // Opened by number: it is the parent only if it still is after that.
+        if parent_of(pid, handle) != Some(parent) {
+            return None;
+        }
+        (pid, pinned) = (parent, Some(next));
+    }
+}
+
+/// The parent of a process that has not ended.
+fn parent_of(pid: Pid, handle: &Pidfd) -> Option<Pid> {
+    let parent = Stat::of(pid)?.parent?;
+    handle.has_ended().is_ok_and(|ended| !ended).then_some(parent)
 }
 
 /// Children that this process had before it became a front (`foo & exec nostray run ...`): not of the tree, and not to be

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use nostray_sys::cgroup::Cgroup;
 use nostray_sys::identity::{Identity, World};
 use nostray_sys::poll::{self, Until};
+use nostray_sys::proc::Stat;
 use nostray_sys::{Pidfd, Signal};
 
 use crate::journal::{Journal, Story};
 use crate::record::{self, Record, Unreadable};
-use crate::survivors::{Found, Machine};
+use crate::survivors::{Evidence, Found, Machine};
 use crate::{Place, witness};
 
 /// How a sweep is done.
@@ -247,9 +248,23 @@ fn finish(dead: Dead) -> Outcome {
 const ROUNDS: usize = 20;
 
 fn signal(found: &[Found], signal: Signal) {
-    for handle in found.iter().filter_map(|found| found.process.open()) {
-        handle.send(signal).ok();
+    for one in found {
+        if let Some(handle) = one.process.open()
+            && is_still_meant(one, found)
+        {
+            handle.send(signal).ok();
+        }
     }
+}
+
+/// Whether a survivor by descent still is what it was found to be: a child of that survivor, or of whoever got it when that
+/// one ended. A look at all of `/proc` is no picture of one moment, and numbers may have been given away during it. In doubt
+/// it is left to the next round, which looks again.
+fn is_still_meant(one: &Found, found: &[Found]) -> bool {
+    let Evidence::DescendsFrom(parent) = one.evidence else { return true };
+    let above = found.iter().find(|other| other.process.pid == parent);
+    let now = Stat::of(one.process.pid).and_then(|stat| stat.parent);
+    above.is_some_and(|above| now == Some(parent) && above.process.is_alive())
 }
 
 fn wait_for_the_end(found: &[Found], deadline: Instant) {
