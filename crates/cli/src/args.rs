@@ -1,8 +1,8 @@
 //! The command line: one source for parsing, help texts, completions and the man page.
 
+use crate::exit::ExitCode;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::error::ErrorKind;

@@ -1,6 +1,6 @@
 //! `nostray completions`: a script for the shell.
 
-use std::process::ExitCode;
+use crate::exit::ExitCode;
 
 use crate::args::{self, CompletionsArgs};
 use crate::terminal;

@@ -1,6 +1,6 @@
 //! `nostray log`: the journal.
 
-use std::process::ExitCode;
+use crate::exit::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nostray_registry::{Entry, Journal, Place, Story};

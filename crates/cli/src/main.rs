@@ -1,9 +1,12 @@
 //! `nostray`: no stray processes. Each command has a file of its own; this one tells them apart.
 
+#![cfg_attr(not(test), no_main)]
+
 mod args;
 mod completions;
 mod demo;
 mod doctor;
+mod exit;
 mod log;
 mod man;
 mod ps;
@@ -14,24 +17,39 @@ mod sweep;
 mod table;
 mod terminal;
 
-use std::process::ExitCode;
+use nostray_sys::signal::{self, Disposition, Signal};
 
 use args::{Cli, Command};
+use exit::ExitCode;
 
-fn main() -> ExitCode {
-    let cli = match args::parse() {
-        Ok(cli) => cli,
-        Err(code) => return code,
+#[cfg(not(test))]
+nostray_sys::program!(program);
+
+#[cfg_attr(test, allow(dead_code, reason = "a test has a main of its own"))]
+fn program() -> u8 {
+    let code = match args::parse() {
+        Ok(Cli { command: Command::Run(args) }) => run::run(args),
+        Ok(Cli { command }) => {
+            // Whoever prints handles a closed pipe itself; `run` leaves the signal as the host gave it.
+            signal::set_disposition(Signal::PIPE, Disposition::Ignored).ok();
+            for_people(command)
+        }
+        Err(code) => code,
     };
-    match cli {
-        Cli { command: Command::Run(args) } => run::run(args),
-        Cli { command: Command::Ps(args) } => ps::run(&args),
-        Cli { command: Command::Stop(args) } => stop::run(&args),
-        Cli { command: Command::Sweep(args) } => sweep::run(&args),
-        Cli { command: Command::Log(args) } => log::run(&args),
-        Cli { command: Command::Demo(args) } => demo::run(&args),
-        Cli { command: Command::Doctor(args) } => doctor::run(&args),
-        Cli { command: Command::Completions(args) } => completions::print(&args),
-        Cli { command: Command::Man(args) } => man::print(&args),
+    code.number()
+}
+
+/// The commands that print something.
+fn for_people(command: Command) -> ExitCode {
+    match command {
+        Command::Run(args) => run::run(args),
+        Command::Ps(args) => ps::run(&args),
+        Command::Stop(args) => stop::run(&args),
+        Command::Sweep(args) => sweep::run(&args),
+        Command::Log(args) => log::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Completions(args) => completions::print(&args),
+        Command::Man(args) => man::print(&args),
     }
 }

@@ -1,6 +1,6 @@
 //! `nostray man`: the manual, from the same source as the help texts.
 
-use std::process::ExitCode;
+use crate::exit::ExitCode;
 
 use crate::args::{self, ManArgs};
 use crate::terminal;

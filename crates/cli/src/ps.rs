@@ -1,6 +1,6 @@
 //! `nostray ps`: every pen, with what its tree uses.
 
-use std::process::ExitCode;
+use crate::exit::ExitCode;
 
 use nostray_registry::{Entry, Journal, Pen, Place, Story, Unreadable, census};
 use nostray_sys::proc::describe;

@@ -1,6 +1,6 @@
 //! `nostray run`: a command in a pen.
 
-use std::process::ExitCode;
+use crate::exit::ExitCode;
 
 use nostray_pen::{Graces, Isolation, OWN_FAILURE, Spec};
 use nostray_registry::{Passport, RecordKeeper};

@@ -1,7 +1,7 @@
 //! `nostray stop`: ends pens, on the path on which every pen ends.
 
+use crate::exit::ExitCode;
 use std::os::fd::AsFd;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use nostray_registry::{Journal, Pen, Story, census};

@@ -1,6 +1,6 @@
 //! `nostray sweep`: ends what pens have left whose every process was killed.
 
-use std::process::ExitCode;
+use crate::exit::ExitCode;
 
 use nostray_registry::{Outcome, Policy, Swept, sweep};
 use serde_json::{Value, json};

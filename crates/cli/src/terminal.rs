@@ -34,13 +34,13 @@ pub(crate) fn write(text: &[u8]) -> io::Result<()> {
 }
 
 /// Prints to standard output; the end of a program is not the place to complain about a closed pipe.
-pub(crate) fn print(text: &[u8]) -> std::process::ExitCode {
+pub(crate) fn print(text: &[u8]) -> crate::exit::ExitCode {
     match write(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             complain(&format_args!("cannot write to standard output: {error}"));
-            std::process::ExitCode::from(2)
+            crate::exit::ExitCode::from(2)
         }
-        _ => std::process::ExitCode::SUCCESS,
+        _ => crate::exit::ExitCode::SUCCESS,
     }
 }
 

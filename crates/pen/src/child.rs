@@ -5,10 +5,10 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
+use nostray_sys::descriptors;
 use nostray_sys::exec::Program;
 use nostray_sys::process::{self, Pid, getpid, getppid, session_of};
 use nostray_sys::signal::{Disposition, Signal, SignalSet, set_disposition};
-use nostray_sys::{descriptors, startup};
 
 use crate::mark::{self, MARK, PenId};
 
@@ -75,9 +75,6 @@ impl Plan {
             Place::WithFront => {}
             Place::OwnGroup => process::lead_own_group()?,
             Place::OwnSession => drop(process::setsid()?),
-        }
-        if !startup::sigpipe_was_ignored() {
-            set_disposition(Signal::PIPE, Disposition::Default)?;
         }
         if self.sigchld_ignored {
             set_disposition(Signal::CHLD, Disposition::Ignored)?;

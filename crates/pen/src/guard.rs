@@ -124,11 +124,14 @@ pub(crate) fn be_spare(pen: &Pen<'_>, relay: &Relay) -> u8 {
             return OWN_FAILURE;
         }
     };
-    relay.send(Message::Guard(guard));
     leave_session();
     let mut settling = Settling::new(pen, true);
     let waited = wait_for(guard, || {
         poll::wait(&[(pen.signals.as_fd(), Until::Readable)], settling.timeout()).ok();
+        if settling.is_due() {
+            // Not earlier: it would wake the front while the child needs the processor.
+            relay.send(Message::Guard(guard));
+        }
         settling.look();
         while matches!(pen.signals.next(), Ok(Some(_))) {}
     });

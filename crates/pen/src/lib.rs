@@ -137,7 +137,7 @@ impl<T> During<T> for std::io::Result<T> {
 ///
 /// `witness` is told what happens, wherever it happens.
 ///
-/// **For a program with one thread that does nothing else**: it becomes the front, and its descriptors, signal
+/// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else**: it becomes the front, and its descriptors, signal
 /// mask and children are the pen's from here on.
 pub fn run(spec: &Spec, witness: Box<dyn Witness>) -> Result<u8, Error> {
     front::run(spec, witness)

@@ -1,42 +1,38 @@
-//! What the host handed over, recorded before Rust's runtime changes it.
+//! The first steps of a program that must find everything as its host left it.
 //!
-//! Before `main`, the standard library sets SIGPIPE to ignored and opens `/dev/null` on each of the
-//! descriptors 0 to 2 that is closed. A child must get both as the host gave them, so a constructor that
-//! runs earlier takes note.
+//! Before an ordinary `main`, the standard library sets SIGPIPE to ignored, installs handlers for SIGSEGV and SIGBUS, reads
+//! the list of the program's mappings, and opens `/dev/null` on each of the descriptors 0 to 2 that is closed. A child must
+//! get all of that as the host gave it, and every start would pay for it. So a program that is declared with
+//! [`crate::program!`] starts without, and only the last of these is done here, since nothing else may get those numbers.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
-static SIGPIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 /// One bit for each of the descriptors 0, 1 and 2 that was closed.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
-#[used]
-// SAFETY: the section holds pointers to C functions which the loader calls once before `main`; ours takes
-// no arguments that it reads, and calls only functions that need no initialised runtime.
-#[unsafe(link_section = ".init_array")]
-static RECORD: extern "C" fn() = record;
-
-extern "C" fn record() {
-    // SAFETY: all-zero is a valid `sigaction`, and the call only writes into it.
-    let ignored = unsafe {
-        let mut old: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut old) == 0 && old.sa_sigaction == libc::SIG_IGN
+/// Declares the function that is the program. It returns the exit code.
+#[macro_export]
+macro_rules! program {
+    ($function:path) => {
+        /// Where the C library starts the program.
+        #[unsafe(no_mangle)]
+        extern "C" fn main(_: i32, _: *const *const u8) -> i32 {
+            $crate::startup::run($function)
+        }
     };
-    SIGPIPE_WAS_IGNORED.store(ignored, Ordering::Relaxed);
-    let mut closed = 0;
+}
+
+/// For [`crate::program!`].
+pub fn run(program: fn() -> u8) -> i32 {
     for fd in 0..3 {
         // SAFETY: F_GETFD on any number only reads the descriptor table.
         if unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
-            closed |= 1 << fd;
+            CLOSED.fetch_or(1 << fd, Ordering::Relaxed);
+            // SAFETY: the path is a C string. The lowest free number is this one, since those below are open.
+            unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) };
         }
     }
-    CLOSED.store(closed, Ordering::Relaxed);
-}
-
-/// Whether the host started this process with SIGPIPE ignored.
-#[must_use]
-pub fn sigpipe_was_ignored() -> bool {
-    SIGPIPE_WAS_IGNORED.load(Ordering::Relaxed)
+    i32::from(program())
 }
 
 /// Whether the host started this process with `fd` (0, 1 or 2) closed.

@@ -1,11 +1,12 @@
 //! What each process of the demonstration does. They are as bad as real ones, with one difference: each ends when the
 //! demonstration does, however that happens, and after a while in any case.
 
+use crate::exit::ExitCode;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nostray_sys::poll::{self, Until};

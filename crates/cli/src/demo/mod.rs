@@ -9,7 +9,7 @@ mod stop;
 mod troupe;
 mod voices;
 
-use std::process::ExitCode;
+use crate::exit::ExitCode;
 use std::time::Duration;
 
 use act::Act;

@@ -1,9 +1,9 @@
 //! What ends the show before its time: a signal, an audience that has left, a failure.
 
+use crate::exit::ExitCode;
 use std::fmt::Display;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use nostray_sys::poll::{self, Until};

@@ -14,8 +14,8 @@ mod spared;
 mod strays;
 mod words;
 
+use crate::exit::ExitCode;
 use std::io;
-use std::process::ExitCode;
 
 pub(crate) use args::Args;
 use configs::Config;
