@@ -232,3 +232,62 @@ pub(crate) fn ids(place: &Place) -> io::Result<Vec<String>> {
     ids.sort();
     Ok(ids)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Record {
+        let process = |pid| Process { pid, start: 4711 };
+        Record {
+            version: VERSION,
+            id: "k7f39q2x".to_owned(),
+            state: State::Stopping { reason: "stdin was closed".to_owned() },
+            since: 1,
+            started: 1,
+            command: vec!["npx".to_owned(), "-y".to_owned()],
+            cwd: "/".to_owned(),
+            session: Some("s".to_owned()),
+            labels: Labels::from([("a".to_owned(), "b".to_owned())]),
+            boot: "b".to_owned(),
+            pid_namespace: 1,
+            host: Some(process(10)),
+            front: process(11),
+            spare: Some(process(12)),
+            guard: Some(process(13)),
+            child: Some(process(14)),
+            ancestors: vec![process(10), process(1)],
+            tier: "subreaper".to_owned(),
+            cgroup: None,
+            eof_grace: 2000,
+            term_grace: 5000,
+        }
+    }
+
+    /// Cut at every byte, and with every single bit flipped: it is refused, or it is a record; nothing panics, and no process
+    /// number comes out that is not positive.
+    #[test]
+    fn every_cut_and_every_flipped_bit_is_refused_or_harmless() {
+        let folder = std::env::temp_dir().join(format!("nostray-record-{}", nostray_sys::process::random()));
+        let place = Place::at(&folder).expect("place");
+        let record = example();
+        record.write(&place).expect("write");
+        let file = path(&place, &record.id);
+        assert_eq!(Record::read(&file), Ok(record.clone()));
+        let whole = std::fs::read(&file).expect("read");
+        for end in 0..whole.len() - 2 {
+            std::fs::write(&file, &whole[..end]).expect("write");
+            assert!(matches!(Record::read(&file), Err(Unreadable::Damaged(_))), "cut at {end}");
+        }
+        for bit in 0..whole.len() * 8 {
+            let mut flipped = whole.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&file, &flipped).expect("write");
+            if let Ok(read) = Record::read(&file) {
+                assert_eq!((read.version, read.id.as_str()), (VERSION, record.id.as_str()), "bit {bit}");
+                assert!(read.keepers().iter().all(|who| who.pid.as_raw_nonzero().get() > 0), "bit {bit}");
+            }
+        }
+        std::fs::remove_dir_all(folder).expect("remove");
+    }
+}
