@@ -52,13 +52,7 @@ pub(crate) fn run(spec: &Spec, mut witness: Box<dyn Witness>) -> Result<u8, Erro
         Isolation::Pid => Tier::Namespace,
         Isolation::None => cgroup.as_ref().map_or(Tier::Subreaper, Tier::Cgroup),
     };
-    let opening = Opening {
-        id: &id,
-        spec,
-        host: host.identity(),
-        tier: tier.word(),
-        cgroup: cgroup.as_ref().map(Cgroup::path),
-    };
+    let opening = Opening { id: &id, spec, tier: tier.word(), cgroup: cgroup.as_ref().map(Cgroup::path) };
     if let Err(why) = witness.opens(&opening) {
         voice.warn(format_args!("this child is contained, but not on record: {why}"));
     }

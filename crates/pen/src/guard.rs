@@ -208,6 +208,7 @@ fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd, spare_pid: Pid) -> u8 {
     // If the child is gone already, its end tells.
     gate.write_all(&[0]).ok();
     pen.tell(&outside.unwrap_or_else(|| Event::Started {
+        host: pen.host.identity(),
         spare: Identity::of(spare_pid),
         guard: Identity::of(getpid()),
         child: Identity::of(child),
@@ -254,7 +255,7 @@ fn fork_child<'a>(pen: &'a Pen<'_>, spare: Pid) -> io::Result<Started<'a>> {
     if pen.spec.isolation == Isolation::Pid {
         // As long as `/proc` is the machine's, it tells the numbers that the machine knows us by.
         let guard = process::number_in_proc().and_then(Identity::of);
-        outside = Some(Event::Started { spare: Identity::of(spare), guard, child: None });
+        outside = Some(Event::Started { host: pen.host.identity(), spare: Identity::of(spare), guard, child: None });
         namespace::mount_own_proc().map_err(forbidden)?;
         tree = Tree::new(Tier::Namespace);
     }

@@ -30,8 +30,6 @@ pub struct Opening<'a> {
     pub id: &'a PenId,
     /// What it is for.
     pub spec: &'a Spec,
-    /// Who started the front, if that can be seen.
-    pub host: Option<Identity>,
     /// What holds the tree together.
     pub tier: &'static str,
     /// The control group, where there is one.
@@ -44,6 +42,8 @@ pub struct Opening<'a> {
 pub enum Event {
     /// Everybody is there, and the child runs or is about to.
     Started {
+        /// Who started the front, if that can be seen.
+        host: Option<Identity>,
         /// The process that steps in for the guard.
         spare: Option<Identity>,
         /// The process that keeps the tree.

@@ -290,6 +290,7 @@ fn set_aside(place: &Place, id: &str) {
 /// Files that belong to no record: locks, and half-written records, of those who died in between. And damaged records that
 /// nobody has wanted to look at for a week.
 fn remove_debris(place: &Place) {
+    const MINUTE: Duration = Duration::from_secs(60);
     const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
     for entry in std::fs::read_dir(place.path()).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -298,11 +299,13 @@ fn remove_debris(place: &Place) {
         else {
             continue;
         };
-        let old =
-            || entry.metadata().and_then(|m| m.modified()).is_ok_and(|at| at.elapsed().is_ok_and(|age| age > WEEK));
+        let older_than = |span: Duration| {
+            entry.metadata().and_then(|m| m.modified()).is_ok_and(|at| at.elapsed().is_ok_and(|age| age > span))
+        };
         let debris = match kind {
-            "lock" | "new" => !record::path(place, id).exists() && !owner_is_alive(place, id),
-            "damaged" | "locking" => old(),
+            // A young one is of a pen that is just starting, between the lock and the record.
+            "lock" | "new" => older_than(MINUTE) && !record::path(place, id).exists() && !owner_is_alive(place, id),
+            "damaged" => older_than(WEEK),
             _ => false,
         };
         if debris {

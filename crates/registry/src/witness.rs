@@ -55,14 +55,11 @@ impl RecordKeeper {
         let front =
             Process::of(getpid()).ok_or_else(|| Error::NoPlace { why: "/proc is not readable".to_owned() })?;
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        // The lock first: a record whose lock is free is a dead pen's. And locked before it bears the name by which others
-        // look for it, or a sweep that comes in between would take it for one that was left.
+        // The lock first: a record whose lock is free is a dead pen's. (Nobody touches a young lock without a record.)
         let lock_path = record::lock_path(&place, &id);
-        let unnamed = place.file(&format!("{id}.locking"));
-        let lock = File::options().write(true).create_new(true).mode(0o600).open(&unnamed);
-        let lock = lock.map_err(Error::io(&unnamed))?;
-        lock.try_lock().map_err(|error| Error::Io { path: unnamed.clone(), error: error.into() })?;
-        std::fs::rename(&unnamed, &lock_path).map_err(Error::io(&lock_path))?;
+        let lock = File::options().write(true).create_new(true).mode(0o600).open(&lock_path);
+        let lock = lock.map_err(Error::io(&lock_path))?;
+        lock.try_lock().map_err(|error| Error::Io { path: lock_path.clone(), error: error.into() })?;
         let record = Record {
             version: VERSION,
             id,
@@ -75,7 +72,7 @@ impl RecordKeeper {
             labels: self.passport.labels.clone(),
             boot: world.boot,
             pid_namespace: world.pid_namespace,
-            host: opening.host.map(Process::from),
+            host: None,
             front,
             spare: None,
             guard: None,
@@ -125,8 +122,9 @@ impl Witness for RecordKeeper {
 impl Open {
     fn sees(&mut self, event: &Event) {
         match event {
-            Event::Started { spare, guard, child } => {
+            Event::Started { host, spare, guard, child } => {
                 let record = &mut self.record;
+                record.host = host.map(Process::from);
                 record.spare = spare.map(Process::from);
                 record.guard = guard.map(Process::from);
                 record.child = child.map(Process::from);
