@@ -74,6 +74,7 @@ fn one(variant: &Variant, programs: &Programs) -> Result<Vec<Held>, Failure> {
     let child = [programs.badchild.clone().into_os_string(), "pause".into()];
     let mut started = variant.start(&child)?;
     started.output.read_line(&mut String::new())?;
+    // Wrappers tidy up a moment after the start; what they use when idle is the question.
     std::thread::sleep(SETTLED);
     started.wrappers_own(&child).iter().map(Held::of).collect()
 }

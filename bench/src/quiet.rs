@@ -69,7 +69,7 @@ fn one(variant: &Variant, programs: &Programs, strace: Option<&PathBuf>) -> Resu
     let start = switches(&own)?;
     pass_messages(&mut echo)?;
     let after_messages = switches(&own)?;
-    std::thread::sleep(IDLE);
+    std::thread::sleep(IDLE); // the time in which nothing may happen is what is measured
     let after_idle = switches(&own)?;
     let calls = match strace {
         None => None,

@@ -127,6 +127,7 @@ fn play_when_there_is_room(stage: &Stage, plan: &Plan) -> (Scene, Result<Outcome
         let result = round::play(stage, plan, &scene);
         match &result {
             Err(trouble) if trouble.no_room && Instant::now() < patience => {
+                // The process table is full: others have to end first, and there is no event for that.
                 std::thread::sleep(Duration::from_secs(1))
             }
             _ => return (scene, result),

@@ -23,8 +23,8 @@ pub(crate) fn check(measured: &Measured) -> Table {
     let pss = measured.pss.median;
     line("PSS of front, spare and guard", "<= 1024 KiB", format!("{pss:.0} KiB"), pss <= 1024.0);
     let start = measured.start.median;
-    // 1.5 ms for the pen, and 0.3 ms for its record.
-    line("start above direct, p50", "<= 1.8 ms", format!("{start:.2} ms"), start <= 1.8);
+    // Of the pen alone; what is measured has its record in it, for which there are 0.3 ms more.
+    line("start above direct, p50", "<= 1.5 ms", format!("{start:.2} ms"), start <= 1.5);
 
     let ten = measured.teardown.median(Tree { size: 10, stubborn: false });
     line("cooperative tree of 10 gone, p50", "<= 50 ms", milliseconds(ten), ten.is_some_and(|ms| ms <= 50.0));

@@ -20,6 +20,11 @@ pub(crate) fn tree(mut args: Args) -> Result<ExitCode, Failure> {
         ignore_everything()?;
     }
     start_member(&kind)?;
+    stay(stubborn)
+}
+
+/// Says that all is ready; then waits for the end of its input, or (stubborn) for nothing.
+fn stay(stubborn: bool) -> Result<ExitCode, Failure> {
     println!("ready");
     std::io::stdout().flush()?;
     if stubborn {
@@ -77,13 +82,7 @@ pub(crate) fn many(mut args: Args) -> Result<ExitCode, Failure> {
             pause_for_ever();
         }
     }
-    println!("ready");
-    std::io::stdout().flush()?;
-    if stubborn {
-        pause_for_ever();
-    }
-    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
-    Ok(ExitCode::SUCCESS)
+    stay(stubborn)
 }
 
 /// `wrap DEPTH -- CMD`: so many shells, each waiting for the next, as npx, uvx and start scripts do.

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use badchild::{Folder, Scene, User, badchild, wait_until};
+use badchild::{Folder, Scene, User, wait_until};
 use common::{nostray, own_processes, run_command, run_words};
 use nostray_sys::Signal;
 
@@ -127,5 +127,4 @@ fn front_and_child_agree_on_whether_they_are_stopped() {
     front.send(Signal::TERM);
     assert_eq!(process.wait().expect("wait").code(), Some(143));
     scene.expect_empty();
-    drop(badchild());
 }

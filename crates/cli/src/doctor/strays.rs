@@ -49,6 +49,7 @@ pub(super) fn find(is_meant: impl Fn(&Stray) -> bool) -> io::Result<Vec<Stray>> 
     if first.is_empty() {
         return Ok(first);
     }
+    // Two looks with time between them: what is only just ending is no stray.
     std::thread::sleep(SETTLING);
     let mut still = look()?;
     still.retain(|stray| first.iter().any(|before| before.identity == stray.identity));
