@@ -1,0 +1,218 @@
+//! Cuts a stream of bytes into lines.
+//!
+//! 0x0A ends a line and nothing else does: U+2028 is data, and so is a 0x0D that no 0x0A follows. Bytes are read straight into
+//! the buffer and lines are borrowed from it. What was searched is not searched again, and what is left of an unfinished line
+//! is moved to the front only when there is no room behind it.
+
+use std::ops::Range;
+
+use memchr::memchr;
+
+use crate::skim::{Skimmed, Skimmer};
+
+/// What a pipe holds: more cannot come at once.
+const USUAL: usize = 64 << 10;
+/// With less room than this behind an unfinished line, reading would be done in crumbs.
+const LEAST_ROOM: usize = 16 << 10;
+
+/// The lines of a stream.
+#[derive(Debug)]
+pub struct Lines {
+    buffer: Vec<u8>,
+    /// The bytes that are held are those from `start` to `end`; there is no 0x0A before `searched`.
+    start: usize,
+    searched: usize,
+    end: usize,
+    max_line: usize,
+    /// The line that is going by, if it is too long to be kept.
+    passing: Option<Passing>,
+}
+
+#[derive(Debug, Default)]
+struct Passing {
+    length: u64,
+    ends_in_return: bool,
+    skimmer: Skimmer,
+}
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line<'a> {
+    /// One that was kept.
+    Whole {
+        /// Without its ending.
+        text: &'a [u8],
+        /// As it came, including its ending.
+        raw: &'a [u8],
+    },
+    /// One that was too long, and not kept.
+    TooLong {
+        /// How long it was, in bytes, without its ending.
+        length: u64,
+        /// What was seen of it.
+        skimmed: Skimmed,
+    },
+}
+
+/// One line, by where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// One that was kept.
+    Whole(Span),
+    /// One that was too long, and not kept.
+    TooLong {
+        /// How long it was, in bytes, without its ending.
+        length: u64,
+        /// What was seen of it.
+        skimmed: Skimmed,
+    },
+}
+
+/// Where a line is in the buffer, until [`Lines::space`] is called. The next line begins where this one's `raw` ends, so a run
+/// of lines is one range, which [`Lines::bytes`] turns into bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Without its ending.
+    pub text: Range<usize>,
+    /// Including its ending.
+    pub raw: Range<usize>,
+}
+
+impl Lines {
+    /// Lines of up to so many bytes, endings not counted, are kept.
+    #[must_use]
+    pub fn new(max_line: usize) -> Self {
+        Self { buffer: vec![0; USUAL], start: 0, searched: 0, end: 0, max_line, passing: None }
+    }
+
+    /// Room to read into: 16 KiB at least, usually nearly 64, and more while a long line is being collected.
+    ///
+    /// Take all lines before asking for it: what is not taken is kept and has to be moved.
+    pub fn space(&mut self) -> &mut [u8] {
+        let held = self.len();
+        if held == 0 {
+            self.rewind(0);
+        } else if self.start > 0 && self.buffer.len() - self.end < LEAST_ROOM {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.rewind(held);
+        }
+        if held + LEAST_ROOM <= USUAL && self.end + LEAST_ROOM <= USUAL && self.buffer.len() > USUAL {
+            self.buffer.truncate(USUAL);
+            self.buffer.shrink_to_fit();
+        }
+        if self.buffer.len() - self.end < LEAST_ROOM {
+            // Doubling keeps the cost of a long line proportional to its length.
+            let enough = self.max_line.saturating_add(USUAL).max(self.end + LEAST_ROOM);
+            self.buffer.resize((self.buffer.len() * 2).min(enough), 0);
+        }
+        &mut self.buffer[self.end..]
+    }
+
+    fn rewind(&mut self, held: usize) {
+        self.searched -= self.start;
+        self.start = 0;
+        self.end = held;
+    }
+
+    /// So many bytes of the space were filled.
+    ///
+    /// # Panics
+    /// If that is more than there was.
+    pub fn filled(&mut self, count: usize) {
+        assert!(count <= self.buffer.len() - self.end, "more was read than there is room for");
+        self.end += count;
+    }
+
+    /// How many bytes are held: of lines that were not taken yet, and of one that is not finished.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Whether none are.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The next complete line.
+    pub fn next_line(&mut self) -> Option<Line<'_>> {
+        self.next_found().map(|found| self.line(found))
+    }
+
+    /// At the end of the stream: what came after the last 0x0A, if anything.
+    pub fn rest(&mut self) -> Option<Line<'_>> {
+        self.rest_found().map(|found| self.line(found))
+    }
+
+    fn line(&self, found: Found) -> Line<'_> {
+        match found {
+            Found::Whole(span) => Line::Whole { text: self.bytes(span.text), raw: self.bytes(span.raw) },
+            Found::TooLong { length, skimmed } => Line::TooLong { length, skimmed },
+        }
+    }
+
+    /// The bytes of a [`Span`], or of several that follow each other.
+    ///
+    /// # Panics
+    /// May do so if the range is from before the last call of [`Lines::space`].
+    #[must_use]
+    pub fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self.buffer[range]
+    }
+
+    /// The next complete line, by where it is.
+    pub fn next_found(&mut self) -> Option<Found> {
+        match memchr(b'\n', &self.buffer[self.searched..self.end]) {
+            Some(at) => {
+                let ending = self.searched + at;
+                Some(self.take(ending, ending + 1))
+            }
+            None => {
+                self.searched = self.end;
+                // One byte over may still be the 0x0D of the ending.
+                if self.passing.is_some() || self.len() > self.max_line.saturating_add(1) {
+                    self.pass(self.end);
+                    self.start = self.end;
+                }
+                None
+            }
+        }
+    }
+
+    /// At the end of the stream: what came after the last 0x0A, by where it is.
+    pub fn rest_found(&mut self) -> Option<Found> {
+        (self.passing.is_some() || !self.is_empty()).then(|| self.take(self.end, self.end))
+    }
+
+    /// Takes the line whose text ends here and whose ending ends there.
+    fn take(&mut self, text_end: usize, raw_end: usize) -> Found {
+        let raw = self.start..raw_end;
+        let mut text = self.start..text_end;
+        if self.passing.is_none() && self.buffer[text.clone()].last() == Some(&b'\r') {
+            text.end -= 1;
+        }
+        let found = if self.passing.is_some() || text.len() > self.max_line {
+            self.pass(text.end);
+            let passing = self.passing.take().unwrap_or_default();
+            let length = passing.length - u64::from(passing.ends_in_return);
+            Found::TooLong { length, skimmed: passing.skimmer.finish() }
+        } else {
+            Found::Whole(Span { text, raw })
+        };
+        self.start = raw_end;
+        self.searched = raw_end;
+        found
+    }
+
+    /// Lets what is held up to here go by.
+    fn pass(&mut self, end: usize) {
+        let piece = &self.buffer[self.start..end];
+        let passing = self.passing.get_or_insert_default();
+        passing.length += piece.len() as u64;
+        if let Some(last) = piece.last() {
+            passing.ends_in_return = *last == b'\r';
+        }
+        passing.skimmer.feed(piece);
+    }
+}

@@ -1,0 +1,22 @@
+//! JSON-RPC as it goes over a pipe: where a line ends, what it is, whose it is, and how to write one. There is no I/O here.
+//!
+//! Whoever stands between a host and its child must know a message's id and method, and nothing else about it. So a line is
+//! cut out of what was read ([`Lines`]), its outermost members are looked at ([`read`]), and what is inside them passes as
+//! the bytes it came in: it is only counted through, never parsed, copied or written anew. A line that is longer than anybody
+//! wants to keep is looked at while it goes by ([`Skimmer`]), so that whoever waits for it can be told.
+
+mod envelope;
+mod framing;
+mod id;
+mod members;
+mod reply;
+mod scan;
+mod skim;
+mod text;
+
+pub use envelope::{Envelope, Kind, Message, NotAMessage, Outcome, read};
+pub use framing::{Found, Line, Lines, Span};
+pub use id::{Id, IdToken};
+pub use members::find;
+pub use reply::{error, errors, notification, request, result, with_id};
+pub use skim::{Skimmed, Skimmer};

@@ -1,0 +1,78 @@
+//! The members of one object, without what is inside them.
+
+use std::ops::Range;
+
+use crate::scan::{Nest, Text, after_space, is_bare};
+use crate::text::unescape;
+
+/// Visits each member of the object that opens at `open`: its key, with its quotes, and where its value is. Returns where the
+/// object ends, or None if it is broken.
+#[inline]
+pub(crate) fn visit<'a>(text: &'a [u8], open: usize, mut each: impl FnMut(&'a [u8], Range<usize>)) -> Option<usize> {
+    let mut at = after_space(text, open + 1);
+    if text.get(at) == Some(&b'}') {
+        return Some(at + 1);
+    }
+    loop {
+        if text.get(at) != Some(&b'"') {
+            return None;
+        }
+        let key_end = value_end(text, at)?;
+        let key = &text[at..key_end];
+        at = after_space(text, key_end);
+        if text.get(at) != Some(&b':') {
+            return None;
+        }
+        at = after_space(text, at + 1);
+        let end = value_end(text, at)?;
+        each(key, at..end);
+        at = after_space(text, end);
+        match text.get(at)? {
+            b',' => at = after_space(text, at + 1),
+            b'}' => return Some(at + 1),
+            _ => return None,
+        }
+    }
+}
+
+/// Where the value ends that begins at `at`.
+#[inline]
+fn value_end(text: &[u8], at: usize) -> Option<usize> {
+    let length = match text.get(at)? {
+        b'"' => 1 + Text::default().skip(&text[at + 1..])?,
+        b'{' | b'[' => Nest::default().skip(&text[at..])?,
+        _ => {
+            let bare = text[at..].iter().take_while(|byte| is_bare(**byte)).count();
+            (bare > 0).then_some(bare)?
+        }
+    };
+    Some(at + length)
+}
+
+/// Whether a key, given with its quotes, says this. Some clients escape more than they must.
+#[inline]
+pub(crate) fn says(key: &[u8], name: &str) -> bool {
+    let inside = &key[1..key.len() - 1];
+    inside == name.as_bytes() || (inside.contains(&b'\\') && unescape(key).is_some_and(|key| key == name))
+}
+
+/// Where in a JSON text a member of a member is: `find(params, &["_meta", "progressToken"])`. The text of the value can be
+/// sliced out with it, or replaced. None when there is none, or when what has to be looked at is broken.
+#[must_use]
+pub fn find(json: &[u8], path: &[&str]) -> Option<Range<usize>> {
+    let start = after_space(json, 0);
+    let mut place = start..value_end(json, start)?;
+    for name in path {
+        if json[place.start] != b'{' {
+            return None;
+        }
+        let mut found = None;
+        visit(json, place.start, |key, value| {
+            if says(key, name) {
+                found = Some(value);
+            }
+        })?;
+        place = found?;
+    }
+    Some(place)
+}

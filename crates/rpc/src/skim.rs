@@ -1,0 +1,216 @@
+//! What can be told of a line that is too long to be kept, while it goes by in pieces.
+
+use crate::envelope::{Name, Top};
+use crate::id::Id;
+use crate::scan::{Nest, Text, is_bare};
+
+/// What was seen of a line that was not kept. Nothing at all, if it was no message; nor is anything told of a batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Skimmed {
+    /// Its id.
+    pub id: Option<Id>,
+    /// Its method.
+    pub method: Option<String>,
+    /// Whether it is an answer.
+    pub is_response: bool,
+}
+
+/// No id or method is so long in earnest, and what is kept of a line that is not kept must have an end.
+const LONGEST_TOKEN: usize = 4096;
+
+/// Looks at a line piece by piece and keeps its id and its method.
+///
+/// It says what [`read`](crate::read) would say of the whole line, with two exceptions: an id or a method of more than four
+/// kibibytes is not kept, and a batch is not looked into.
+#[derive(Debug, Default)]
+pub struct Skimmer {
+    state: State,
+    key: Token,
+    value: Token,
+    jsonrpc: Option<Token>,
+    id: Option<Token>,
+    method: Option<Token>,
+    result: bool,
+    error: bool,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    /// Before the object.
+    #[default]
+    Start,
+    /// After its opening bracket: a key, or its end.
+    First,
+    /// After a comma: a key.
+    Key,
+    InKey(Text),
+    Colon,
+    Value,
+    InText(Text),
+    InBare,
+    InNest(Nest),
+    /// After a value: a comma, or the end.
+    After,
+    /// After the object.
+    End,
+    NoMessage,
+}
+
+/// The bytes of one token, up to a bound.
+#[derive(Debug, Default)]
+struct Token {
+    bytes: Vec<u8>,
+    cut: bool,
+}
+
+impl Token {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.cut = false;
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn add(&mut self, piece: &[u8]) {
+        let room = LONGEST_TOKEN - self.bytes.len();
+        self.cut |= piece.len() > room;
+        self.bytes.extend_from_slice(&piece[..piece.len().min(room)]);
+    }
+}
+
+impl Skimmer {
+    /// Before the first piece.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Looks at the next piece.
+    pub fn feed(&mut self, piece: &[u8]) {
+        let mut rest = piece;
+        while !rest.is_empty() {
+            let used = self.step(rest);
+            rest = &rest[used..];
+        }
+    }
+
+    /// Goes on by one token, or by one byte between tokens, and says how many bytes that were.
+    fn step(&mut self, rest: &[u8]) -> usize {
+        let byte = rest[0];
+        match &mut self.state {
+            State::NoMessage => rest.len(),
+            State::InKey(text) => {
+                let end = text.skip(rest);
+                let used = end.unwrap_or(rest.len());
+                self.key.add(&rest[..used]);
+                if end.is_some() {
+                    self.state = State::Colon;
+                }
+                used
+            }
+            State::InText(text) => {
+                let end = text.skip(rest);
+                let used = end.unwrap_or(rest.len());
+                self.value.add(&rest[..used]);
+                if end.is_some() {
+                    self.close();
+                }
+                used
+            }
+            State::InNest(nest) => match nest.skip(rest) {
+                None => rest.len(),
+                Some(used) => {
+                    self.close();
+                    used
+                }
+            },
+            State::InBare => {
+                let used = rest.iter().take_while(|byte| is_bare(**byte)).count();
+                self.value.add(&rest[..used]);
+                if used < rest.len() {
+                    self.close();
+                }
+                used
+            }
+            between => {
+                if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
+                    return 1;
+                }
+                self.state = match (between, byte) {
+                    (State::Start, b'{') => State::First,
+                    (State::First | State::Key, b'"') => {
+                        self.key.clear();
+                        self.key.add(b"\"");
+                        State::InKey(Text::default())
+                    }
+                    (State::First | State::After, b'}') => State::End,
+                    (State::Colon, b':') => State::Value,
+                    (State::Value, first) => return self.open(first),
+                    (State::After, b',') => State::Key,
+                    _ => State::NoMessage,
+                };
+                1
+            }
+        }
+    }
+
+    /// A value begins with this byte.
+    fn open(&mut self, first: u8) -> usize {
+        self.value.clear();
+        let (state, used) = match first {
+            b'"' => {
+                self.value.add(b"\"");
+                (State::InText(Text::default()), 1)
+            }
+            // Of an object or a list nothing is kept but that it is neither a text nor a number.
+            b'{' | b'[' => {
+                self.value.add(b"[");
+                (State::InNest(Nest::default()), 0)
+            }
+            bare if is_bare(bare) => (State::InBare, 0),
+            _ => (State::NoMessage, 1),
+        };
+        self.state = state;
+        used
+    }
+
+    /// A value has ended.
+    fn close(&mut self) {
+        self.state = State::After;
+        let name = if self.key.cut { None } else { Name::of(&self.key.bytes) };
+        let kept = match name {
+            Some(Name::Jsonrpc) => &mut self.jsonrpc,
+            Some(Name::Id) => &mut self.id,
+            Some(Name::Method) => &mut self.method,
+            Some(Name::Result) => return self.result = true,
+            Some(Name::Error) => return self.error = true,
+            Some(Name::Params) | None => return,
+        };
+        *kept = Some(std::mem::take(&mut self.value));
+    }
+
+    /// The line has ended: what was seen of it.
+    #[must_use]
+    pub fn finish(self) -> Skimmed {
+        if !matches!(self.state, State::End) {
+            return Skimmed::default();
+        }
+        let seen = |seen: bool| seen.then_some(&b"null"[..]);
+        let top = Top {
+            jsonrpc: self.jsonrpc.as_ref().map(Token::bytes),
+            id: self.id.as_ref().map(Token::bytes),
+            method: self.method.as_ref().map(Token::bytes),
+            result: seen(self.result),
+            error: seen(self.error),
+            ..Top::default()
+        };
+        let mut skimmed = top.gist();
+        // A number that was cut is still a number, but another one.
+        if self.id.as_ref().is_some_and(|id| id.cut) {
+            skimmed.id = None;
+        }
+        skimmed
+    }
+}
