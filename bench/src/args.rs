@@ -1,16 +1,21 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::Failure;
 
 pub(crate) const USAGE: &str = "\
 usage: nostray-bench pen [--quick] [--markdown FILE]
+       nostray-bench managed [--quick] [--markdown FILE]
        nostray-bench registry [--quick]
        nostray-bench race [--rounds N] [--seed S] [--threads T]
 
 pen   measures latency, throughput, start, memory, tear-down and wake-ups of `nostray run`,
       no wrapper, and tini, dumb-init and bwrap where they are installed
+managed
+      measures latency, throughput, memory and waking of `nostray run --respawn` and `--hibernate`,
+      against no wrapper and against a bare relay, with a native server and with server-everything
 registry
       measures `nostray ps` and `nostray sweep` against `ps -e`
 race  kills the pen's own processes at random moments and looks for survivors;
@@ -19,14 +24,19 @@ race  kills the pen's own processes at random moments and looks for survivors;
 /// What to do.
 pub(crate) enum Command {
     Help,
-    Pen(Pen),
+    Pen(Shown),
+    Managed(Shown),
+    /// The server that `managed` talks to; it is busy for so long before it reads.
+    Echo(Duration),
+    /// The relay that `managed` compares with, and the command behind it.
+    Relay(Vec<String>),
     Registry(crate::registry::Options),
     Race(Race),
 }
 
-/// Options of `pen`.
+/// Options of `pen` and `managed`.
 #[derive(Default)]
-pub(crate) struct Pen {
+pub(crate) struct Shown {
     pub(crate) quick: bool,
     pub(crate) markdown: Option<PathBuf>,
 }
@@ -44,17 +54,19 @@ pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, 
         words.next().ok_or_else(|| Failure::from(format!("{name} needs a value")))
     };
     match command.as_str() {
-        "pen" => {
-            let mut options = Pen::default();
+        "pen" | "managed" => {
+            let mut options = Shown::default();
             while let Some(word) = words.next() {
                 match word.as_str() {
                     "--quick" => options.quick = true,
                     "--markdown" => options.markdown = Some(value(&word, &mut words)?.into()),
-                    _ => return Err(format!("pen has no option '{word}'").into()),
+                    _ => return Err(format!("{command} has no option '{word}'").into()),
                 }
             }
-            Ok(Command::Pen(options))
+            Ok(if command == "pen" { Command::Pen(options) } else { Command::Managed(options) })
         }
+        "echo" => Ok(Command::Echo(Duration::from_millis(words.next().unwrap_or_default().parse().unwrap_or(0)))),
+        "relay" => Ok(Command::Relay(words.collect())),
         "registry" => match (words.next().as_deref(), words.next()) {
             (None, _) => Ok(Command::Registry(crate::registry::Options { quick: false })),
             (Some("--quick"), None) => Ok(Command::Registry(crate::registry::Options { quick: true })),

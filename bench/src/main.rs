@@ -1,7 +1,8 @@
 //! What nostray costs, and whether it holds.
 //!
-//! `pen` measures `nostray run` against no wrapper at all and against what people use instead; `race` kills the pen's own
-//! processes at random moments and looks for survivors. Both clean up after themselves, however they end.
+//! `pen` measures `nostray run` against no wrapper at all and against what people use instead; `managed` measures the path on
+//! which nostray reads the messages; `race` kills the pen's own processes at random moments and looks for survivors. All clean
+//! up after themselves, however they end.
 
 #![allow(
     clippy::print_stdout,
@@ -12,6 +13,8 @@
 mod args;
 mod around;
 mod host;
+mod machine;
+mod managed;
 mod memory;
 mod messages;
 mod pen;
@@ -47,8 +50,11 @@ fn main() -> ExitCode {
             screen::print(args::USAGE);
             Ok(ExitCode::SUCCESS)
         }
+        Command::Echo(start_up) => managed::echo::run(start_up),
+        Command::Relay(command) => managed::relay::run(&command),
         _ if !around::is_inside() => around::run(),
         Command::Pen(options) => pen::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Managed(options) => managed::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Registry(options) => registry::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Race(options) => race::run(&options),
     };

@@ -15,14 +15,14 @@ use crate::{Failure, screen};
 const SETTLED: Duration = Duration::from_millis(200);
 
 /// One process, in KiB.
-struct Held {
-    name: String,
-    pss: f64,
+pub(crate) struct Held {
+    pub(crate) name: String,
+    pub(crate) pss: f64,
     private: f64,
 }
 
 impl Held {
-    fn of(process: &Found) -> Result<Self, Failure> {
+    pub(crate) fn of(process: &Found) -> Result<Self, Failure> {
         let path = format!("/proc/{}/smaps_rollup", process.stat.pid);
         let rollup = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
         let kib = |key: &str| -> Result<f64, Failure> {
@@ -80,7 +80,7 @@ fn one(variant: &Variant, programs: &Programs) -> Result<Vec<Held>, Failure> {
 }
 
 /// Each process by its name and the median over the passes.
-fn each(seen: &[Vec<Held>]) -> String {
+pub(crate) fn each(seen: &[Vec<Held>]) -> String {
     let Some(first) = seen.first() else { return String::new() };
     let of = |at: usize| seen.iter().filter_map(|held| held.get(at)).map(|held| held.pss).collect::<Vec<_>>();
     let each = first.iter().enumerate().map(|(at, held)| format!("{} {:.0}", held.name, median(&of(at))));

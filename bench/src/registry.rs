@@ -12,6 +12,7 @@ use crate::programs::Programs;
 use crate::report::Table;
 use crate::screen;
 use crate::stats::{Spread, ratios};
+use crate::targets::verdict;
 
 /// What is timed.
 const COMMANDS: [&str; 4] = ["ps -e", "nostray ps", "nostray sweep", "nostray sweep, one dead pen"];
@@ -39,7 +40,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             let ratio = Spread::of(&ratios(&times[3], &times[0])).median;
             targets.push(format!(
                 "{}: scan of a sweep at 5,000 processes is {ratio:.2} of ps -e (0.30)",
-                word(ratio <= 0.3)
+                verdict(ratio <= 0.3)
             ));
         }
         drop((crowd, pen));
@@ -56,7 +57,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             let ratio = Spread::of(&ratios(&times[1], &times[0])).median;
             targets.push(format!(
                 "{}: ps of 100 pens at 1,000 processes is {ratio:.2} of ps -e (1.00)",
-                word(ratio <= 1.0)
+                verdict(ratio <= 1.0)
             ));
         }
         drop((crowd, pens));
@@ -66,10 +67,6 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         screen::print(&target);
     }
     Ok(())
-}
-
-fn word(reached: bool) -> &'static str {
-    if reached { "reached" } else { "MISSED" }
 }
 
 fn add(table: &mut Table, count: usize, times: &[Vec<f64>; 4]) {

@@ -1,7 +1,44 @@
 //! Tables, for a terminal and as Markdown.
 
+use std::path::Path;
+
+use crate::{Failure, machine, screen};
+
 /// How wide a terminal is taken to be.
 const WIDTH: usize = 100;
+
+/// What is shown and what is written are the same.
+pub(crate) struct Report {
+    markdown: String,
+}
+
+impl Report {
+    /// Begins with where this was measured.
+    pub(crate) fn new(title: &str) -> Self {
+        let machine = machine::describe();
+        screen::clear();
+        screen::print(&machine);
+        Self { markdown: format!("# {title}\n\n{machine}") }
+    }
+
+    pub(crate) fn say(&mut self, line: &str) {
+        screen::clear();
+        screen::print(line);
+        self.markdown.push_str(&format!("\n{line}\n"));
+    }
+
+    pub(crate) fn add(&mut self, table: &Table) {
+        screen::clear();
+        screen::print(table.text().trim_end_matches('\n'));
+        self.markdown.push_str(&table.markdown());
+    }
+
+    /// Into a file, if one was asked for.
+    pub(crate) fn write(&self, file: Option<&Path>) -> Result<(), Failure> {
+        let Some(file) = file else { return Ok(()) };
+        Ok(std::fs::write(file, &self.markdown).map_err(|error| format!("{}: {error}", file.display()))?)
+    }
+}
 
 /// One measurement's results.
 pub(crate) struct Table {

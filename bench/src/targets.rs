@@ -12,12 +12,31 @@ pub(crate) struct Measured {
     pub(crate) teardown: Times,
 }
 
+/// A line for each.
+pub(crate) struct Targets(Table);
+
+impl Targets {
+    pub(crate) fn new(title: &str) -> Self {
+        Self(Table::new(title, &["", "target", "measured", ""]))
+    }
+
+    pub(crate) fn line(&mut self, what: &str, target: &str, value: String, reached: bool) {
+        self.0.row([what.to_owned(), target.to_owned(), value, verdict(reached).to_owned()]);
+    }
+
+    pub(crate) fn table(self) -> Table {
+        self.0
+    }
+}
+
+pub(crate) fn verdict(reached: bool) -> &'static str {
+    if reached { "reached" } else { "MISSED" }
+}
+
 pub(crate) fn check(measured: &Measured) -> Table {
-    let mut table = Table::new("Targets for nostray run", &["", "target", "measured", ""]);
-    let mut line = |what: &str, target: &str, value: String, reached: bool| {
-        let verdict = if reached { "reached" } else { "MISSED" };
-        table.row([what.to_owned(), target.to_owned(), value, verdict.to_owned()]);
-    };
+    let mut targets = Targets::new("Targets for nostray run");
+    let mut line =
+        |what: &str, target: &str, value: String, reached: bool| targets.line(what, target, value, reached);
     let latency = measured.latency.median;
     line("message latency, p50 / direct", "<= 1.05", format!("{latency:.2}"), latency <= 1.05);
     let pss = measured.pss.median;
@@ -33,7 +52,7 @@ pub(crate) fn check(measured: &Measured) -> Table {
         let what = format!("stubborn tree of {} gone above graces, p50", tree.size);
         line(&what, "<= 100 ms", milliseconds(above), above.is_some_and(|ms| ms <= 100.0));
     }
-    table
+    targets.table()
 }
 
 fn milliseconds(value: Option<f64>) -> String {

@@ -36,6 +36,11 @@ impl Variant {
         Self { name, kind, prefix: prefix.into_iter().map(Into::into).collect(), user: User::Current }
     }
 
+    /// A wrapper of which nothing is known but the words in front of the child.
+    pub(crate) fn other(name: &'static str, prefix: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        Self::new(name, Kind::Other, prefix)
+    }
+
     pub(crate) fn is_direct(&self) -> bool {
         self.kind == Kind::Direct
     }
@@ -57,10 +62,15 @@ impl Variant {
 
     /// Starts a child, with pipes for stdin and stdout as hosts do.
     pub(crate) fn start(&self, child: &[OsString]) -> Result<Started, Failure> {
+        self.start_saying(child, Stdio::inherit())
+    }
+
+    /// The same, with a place for what it says on stderr.
+    pub(crate) fn start_saying(&self, child: &[OsString], stderr: Stdio) -> Result<Started, Failure> {
         let scene = Scene::new(self.user);
         let words = self.words(&[], child);
         let mut command = scene.command(words.first().ok_or("no command")?.as_ref());
-        command.args(words.iter().skip(1)).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(words.iter().skip(1)).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
         let mut process = command.spawn().map_err(|error| format!("{}: {error}", self.name))?;
         let input = process.stdin.take().ok_or("no pipe")?;
         let output = BufReader::new(process.stdout.take().ok_or("no pipe")?);
@@ -73,7 +83,7 @@ pub(crate) struct Started {
     process: Child,
     pub(crate) input: Option<ChildStdin>,
     pub(crate) output: BufReader<ChildStdout>,
-    scene: Scene,
+    pub(crate) scene: Scene,
 }
 
 impl Started {

@@ -1,0 +1,15 @@
+//! Where this was measured.
+
+/// The machine in a line.
+pub(crate) fn describe() -> String {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or(": unknown processor");
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap_or_default();
+    let gib = kib.trim().trim_end_matches("kB").trim().parse::<f64>().unwrap_or_default() / f64::from(1 << 20);
+    let user = if badchild::User::all().len() > 1 { "root" } else { "an ordinary user" };
+    let model = model.trim_start_matches([' ', '\t', ':']);
+    format!("Linux {}, {cores} cores of {model}, {gib:.1} GiB, as {user}", kernel.trim())
+}
