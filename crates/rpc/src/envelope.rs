@@ -97,7 +97,8 @@ pub enum NotAMessage {
 /// any order; of two with the same name the last one counts, as it does for JavaScript and Python. What is inside params,
 /// result and error has to be balanced, and that is all.
 pub fn read(line: &[u8]) -> Result<Message<'_>, NotAMessage> {
-    if std::str::from_utf8(line).is_err() {
+    // Most lines are ASCII, which is quicker to see.
+    if !line.is_ascii() && std::str::from_utf8(line).is_err() {
         let Skimmed { id, is_response, .. } = gist(line);
         return Err(NotAMessage::NotUtf8 { id, is_response });
     }

@@ -14,6 +14,8 @@ use crate::skim::{Skimmed, Skimmer};
 const USUAL: usize = 64 << 10;
 /// With less room than this behind an unfinished line, reading would be done in crumbs.
 const LEAST_ROOM: usize = 16 << 10;
+/// More than this is never asked for at once: it is what a pipe can be made to hold.
+const MOST_ROOM: usize = 1 << 20;
 
 /// The lines of a stream.
 #[derive(Debug)]
@@ -101,9 +103,9 @@ impl Lines {
             self.buffer.shrink_to_fit();
         }
         if self.buffer.len() - self.end < LEAST_ROOM {
-            // Doubling keeps the cost of a long line proportional to its length.
-            let enough = self.max_line.saturating_add(USUAL).max(self.end + LEAST_ROOM);
-            self.buffer.resize((self.buffer.len() * 2).min(enough), 0);
+            // A vector doubles what it reserves, so a long line costs in proportion to its length; only what is about to be
+            // filled is zeroed, so that no page is touched in vain.
+            self.buffer.resize(self.end + held.clamp(USUAL, MOST_ROOM), 0);
         }
         &mut self.buffer[self.end..]
     }

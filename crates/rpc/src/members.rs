@@ -17,7 +17,7 @@ pub(crate) fn visit<'a>(text: &'a [u8], open: usize, mut each: impl FnMut(&'a [u
         if text.get(at) != Some(&b'"') {
             return None;
         }
-        let key_end = value_end(text, at)?;
+        let key_end = at + 1 + Text::default().skip(&text[at + 1..])?;
         let key = &text[at..key_end];
         at = after_space(text, key_end);
         if text.get(at) != Some(&b':') {

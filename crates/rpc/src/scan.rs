@@ -51,15 +51,28 @@ impl Text {
     }
 }
 
-/// Most strings at the top are a few bytes long, for which a call to a vectorised search would cost more than it saves.
+/// The first quote or backslash. Most strings at the top are a few bytes long, for which a call to a vectorised search would
+/// cost more than it saves.
 #[inline]
 fn special(piece: &[u8]) -> Option<usize> {
-    const SHORT: usize = 16;
-    let short = &piece[..piece.len().min(SHORT)];
-    if let Some(at) = short.iter().position(|byte| matches!(byte, b'"' | b'\\')) {
-        return Some(at);
+    let (words, _) = piece.as_chunks::<8>();
+    let short = words.len().min(4);
+    for (index, word) in words[..short].iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let found = zero_bytes(word ^ (ONES * u64::from(b'"'))) | zero_bytes(word ^ (ONES * u64::from(b'\\')));
+        if found != 0 {
+            return Some(index * 8 + found.trailing_zeros() as usize / 8);
+        }
     }
-    memchr2(b'"', b'\\', &piece[short.len()..]).map(|at| at + short.len())
+    memchr2(b'"', b'\\', &piece[short * 8..]).map(|at| at + short * 8)
+}
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+
+/// Marks bytes that are zero by their top bit. The first mark is right; what comes after it may be wrong.
+#[inline]
+fn zero_bytes(word: u64) -> u64 {
+    word.wrapping_sub(ONES) & !word & (ONES << 7)
 }
 
 /// An object or a list that is being skipped, from its opening bracket on.
@@ -77,6 +90,7 @@ pub(crate) struct Nest {
 
 impl Nest {
     /// Goes on with this piece. Some: how much of it belongs to the value, with its closing bracket; None: all of it does.
+    #[inline(never)]
     pub(crate) fn skip(&mut self, piece: &[u8]) -> Option<usize> {
         let mut at = 0;
         while at < piece.len() {
@@ -111,23 +125,25 @@ impl Nest {
         self.in_string = ((inside as i64) >> 63) as u64;
 
         let open = classes.open & !inside;
-        let mut close = classes.close & !inside;
-        let closing = u64::from(close.count_ones());
-        if self.depth > closing {
-            self.depth = self.depth + u64::from(open.count_ones()) - closing;
+        let close = classes.close & !inside;
+        // So deep that it cannot end in this block: what there is only has to be counted.
+        if self.depth > BLOCK as u64 {
+            self.depth = self.depth + u64::from(open.count_ones()) - u64::from(close.count_ones());
             return None;
         }
-        let mut closed = 0;
-        while close != 0 {
-            let at = close.trailing_zeros();
-            let before = (1_u64 << at) - 1;
-            closed += 1;
-            if self.depth + u64::from((open & before).count_ones()) == closed {
-                return Some(at as usize + 1);
+        let mut brackets = open | close;
+        while brackets != 0 {
+            let lowest = brackets & brackets.wrapping_neg();
+            if open & lowest != 0 {
+                self.depth += 1;
+            } else {
+                self.depth -= 1;
+                if self.depth == 0 {
+                    return Some(lowest.trailing_zeros() as usize + 1);
+                }
             }
-            close &= close - 1;
+            brackets ^= lowest;
         }
-        self.depth = self.depth + u64::from(open.count_ones()) - closed;
         None
     }
 }
@@ -175,31 +191,28 @@ struct Classes {
     close: u64,
 }
 
-/// With 0x20 set, both opening brackets are `{` and both closing ones are `}`, and nothing else is.
-const CASE: u8 = 0x20;
-
-/// Eight bytes at a time, with plain arithmetic.
+/// The compiler turns the comparisons into vector instructions of whatever processor it compiles for; the bytes that come of
+/// it, zeros and ones, are gathered eight at a time by a multiplication.
 #[inline]
 fn classify(block: &[u8; BLOCK]) -> Classes {
-    const LOW: u64 = 0x7F7F_7F7F_7F7F_7F7F;
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    let bits = |word: u64, wanted: u8| {
-        let differ = word ^ (ONES * u64::from(wanted));
-        // The top bit of each byte that is zero, exactly: the sum cannot carry from one byte into the next.
-        let equal = !(((differ & LOW) + LOW) | differ | LOW);
-        // Gathers the eight top bits in the topmost byte.
-        (equal >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
-    };
-    let mut classes = Classes::default();
-    let (words, _) = block.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let folded = word | (ONES * u64::from(CASE));
-        let shift = index * 8;
-        classes.quote |= bits(word, b'"') << shift;
-        classes.backslash |= bits(word, b'\\') << shift;
-        classes.open |= bits(folded, b'{') << shift;
-        classes.close |= bits(folded, b'}') << shift;
+    // With this bit set, both opening brackets are `{` and both closing ones are `}`, and nothing else is.
+    const CASE: u8 = 0x20;
+    Classes {
+        quote: bits(block, |byte| byte == b'"'),
+        // In most blocks there is none.
+        backslash: if block.iter().any(|byte| *byte == b'\\') { bits(block, |byte| byte == b'\\') } else { 0 },
+        open: bits(block, |byte| byte | CASE == b'{'),
+        close: bits(block, |byte| byte | CASE == b'}'),
     }
-    classes
+}
+
+#[inline]
+fn bits(block: &[u8; BLOCK], is_one: impl Fn(u8) -> bool) -> u64 {
+    let bytes = block.map(|byte| u8::from(is_one(byte)));
+    let (words, _) = bytes.as_chunks::<8>();
+    let mut bits = 0;
+    for (index, word) in words.iter().enumerate() {
+        bits |= (u64::from_le_bytes(*word).wrapping_mul(0x0102_0408_1020_4080) >> 56) << (index * 8);
+    }
+    bits
 }
