@@ -1,0 +1,169 @@
+// The tour that every TypeScript client takes: the same steps, in the same order, against any server. See tour.py.
+//
+// A client program hands over a peer, which hides how its SDK spells a call. The tour writes down everything it saw:
+// answers, and what it heard from the server meanwhile. What differs between any two runs (ids, times) is not in it.
+
+export const ROOTS = ['file:///tour/one', 'file:///tour/two'].map((uri) => ({ uri, name: uri.slice(-3) }));
+export const SAMPLE = { role: 'assistant', content: { type: 'text', text: 'a sample' }, model: 'tour', stopReason: 'endTurn' };
+export const ELICITED = { action: 'accept', content: { name: 'Ada' } };
+// A line separator and a paragraph separator are ordinary characters in JSON, and a line ends in 0x0A alone.
+const ODD_TEXT = 'line\u2028separator \u2029 "quoted" \\ tab\t end\r\n\u{1f680} \u0000';
+const LONG_TEXT = 'nostray '.repeat(30_000);
+// Longer than `--hibernate 1s`: nothing is in flight, so the server may go to sleep.
+const PAUSE = Number(process.env.TOUR_PAUSE ?? '1.5') * 1000;
+
+export const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+/** What was seen, step by step. */
+class Diary {
+  constructor(peer, quiet = () => false) {
+    Object.assign(this, { peer, quiet, steps: [] });
+  }
+
+  /** Does one thing, and waits until as much was heard as a server says about it. */
+  async step(name, act, expect = 0) {
+    let answer;
+    try {
+      answer = (await act()) ?? null;
+    } catch (error) {
+      answer = { refused: [error.code ?? null, error.message] };
+    }
+    const deadline = Date.now() + 10_000;
+    while (this.loud().length < expect && Date.now() < deadline) await sleep(10);
+    this.steps.push({ step: name, answer, heard: this.loud() });
+    this.peer.heard.length = 0;
+  }
+
+  loud() {
+    return this.peer.heard.filter((note) => !this.quiet(note));
+  }
+}
+
+const sorted = (value) =>
+  value === null || typeof value !== 'object'
+    ? value
+    : Array.isArray(value)
+      ? value.map(sorted)
+      : Object.fromEntries(Object.keys(value).sort().map((key) => [key, sorted(value[key])]));
+
+/** The tour, chosen by who the server says it is. */
+export async function take(peer, about) {
+  const everythings = about.server === 'mcp-servers/everything';
+  const diary = new Diary(peer, everythings ? chatter : undefined);
+  await (everythings ? everything : ownServer)(peer, diary);
+  // Written before the process ends, however long it is.
+  await new Promise((resolve) => process.stdout.write(`${JSON.stringify(sorted({ about, steps: diary.steps }))}\n`, resolve));
+}
+
+const call = (peer, name, args, progress = false) => () => peer.call(name, args, progress);
+
+/** Against one of the servers of this folder. */
+async function ownServer(peer, diary) {
+  const step = diary.step.bind(diary);
+  const does = (...words) => call(peer, ...words);
+  const touch = does('touch', { uri: 'test://greeting' });
+  for (const what of ['tools', 'resources', 'templates', 'prompts']) await step(`list ${what}`, () => peer.list(what));
+  await step('add', does('add', { a: 2, b: 3 }));
+  await step('echo', does('echo', { text: ODD_TEXT }));
+  await step('echo much', does('echo', { text: LONG_TEXT }));
+  await step('progress', does('work', { steps: 3 }, true), 3);
+  await step('cancel', () => peer.cancel('wait', { seconds: 60 }));
+  await step('was cancelled', () => until(peer, 'cancelled', '1'));
+  await step('sample', does('sample', { prompt: 'a haiku' }), 1);
+  await step('elicit', does('ask', { question: 'Who are you?' }), 1);
+  await step('roots', does('roots', {}), 1);
+  await step('level', () => peer.setLevel('warning'));
+  await step('log', does('log', {}), 2);
+  await step('subscribe', () => peer.subscribe('test://greeting'));
+  await step('touch', touch, 1);
+  await step('touch another', does('touch', { uri: 'test://farewell' }));
+  await step('complete', () => peer.complete({ type: 'ref/prompt', name: 'greet' }, { name: 'name', value: 'a' }));
+  await step('prompt', () => peer.prompt('greet', { name: 'Ada' }));
+
+  await sleep(PAUSE);
+  await step('add after a pause', does('add', { a: 20, b: 30 }));
+  await step('log after a pause', does('log', {}), 2);
+  await step('touch after a pause', touch, 1);
+  await step('sample after a pause', does('sample', { prompt: 'again' }), 1);
+
+  await sleep(PAUSE);
+  await step('read after a pause', () => peer.read('test://greeting'));
+  await step('read a template', () => peer.read('test://items/7'));
+  await step('touch after two pauses', touch, 1);
+  await step('elicit after two pauses', does('ask', { question: 'Still there?' }), 1);
+  await step('progress after two pauses', does('work', { steps: 2 }, true), 2);
+  await step('roots after two pauses', does('roots', {}), 1);
+  await step('announce', does('announce', {}), 1);
+  await step('unsubscribe', () => peer.unsubscribe('test://greeting'));
+  await step('touch unheard', touch);
+  await step('many at once', () => atOnce(peer, 'echo', (n) => ({ text: `number ${n}` })));
+  await step('no such tool', does('nothing', {}));
+  await step('no such resource', () => peer.read('test://nothing'));
+}
+
+/** What server-everything says as often as it likes, or so late that an SDK may drop it. */
+const chatter = ([what, done, total]) =>
+  // Its tools, again after every start.
+  what === 'notifications/tools/list_changed' ||
+  // The last progress, in one breath with the answer.
+  (what === 'progress' && done === total);
+
+/** Against @modelcontextprotocol/server-everything. */
+async function everything(peer, diary) {
+  const step = diary.step.bind(diary);
+  const does = (...words) => call(peer, ...words);
+  const document = 'demo://resource/static/document/features.md';
+  const toggle = does('toggle-subscriber-updates', {});
+  const work = 'trigger-long-running-operation';
+  // Half a second after the start it asks for the roots, and says so.
+  await step('start', () => undefined, 2);
+  for (const what of ['tools', 'resources', 'templates', 'prompts']) await step(`list ${what}`, () => peer.list(what));
+  await step('add', does('get-sum', { a: 2, b: 3 }));
+  await step('echo', does('echo', { message: ODD_TEXT }));
+  await step('echo much', does('echo', { message: LONG_TEXT }));
+  await step('structured', does('get-structured-content', { location: 'Chicago' }));
+  await step('image', does('get-tiny-image', {}));
+  await step('progress', does(work, { duration: 0.3, steps: 3 }, true), 2);
+  await step('cancel', () => peer.cancel(work, { duration: 2, steps: 1 }));
+  await step('sample', does('trigger-sampling-request', { prompt: 'a haiku', maxTokens: 20 }), 1);
+  await step('elicit', does('trigger-elicitation-request', {}), 1);
+  await step('roots', does('get-roots-list', {}));
+  await step('level', () => peer.setLevel('info'));
+  await step('subscribe', () => peer.subscribe(document), 1);
+  await step('level again', () => peer.setLevel('error'));
+  await step('updates on', toggle, 1);
+  await step('updates off', toggle);
+  const team = { type: 'ref/prompt', name: 'completable-prompt' };
+  await step('complete', () => peer.complete(team, { name: 'department', value: 'S' }));
+  await step('prompt', () => peer.prompt('args-prompt', { city: 'Paris' }));
+
+  await sleep(PAUSE);
+  await step('add after a pause', does('get-sum', { a: 20, b: 30 }));
+  await step('updates on after a pause', toggle, 1);
+  await step('updates off after a pause', toggle);
+  await step('sample after a pause', does('trigger-sampling-request', { prompt: 'more' }), 1);
+
+  await sleep(PAUSE);
+  await step('read after a pause', () => peer.read(document));
+  await step('elicit after two pauses', does('trigger-elicitation-request', {}), 1);
+  await step('progress after two pauses', does(work, { duration: 0.2, steps: 2 }, true), 1);
+  // At level `error`, it does not tell that it unsubscribes.
+  await step('unsubscribe', () => peer.unsubscribe(document));
+  await step('updates unheard', toggle);
+  await step('many at once', () => atOnce(peer, 'echo', (n) => ({ message: `number ${n}` })));
+  await step('no such tool', does('nothing', {}));
+  await step('no such resource', () => peer.read('demo://nothing'));
+}
+
+/** Calls a tool until it says this: what it tells about is on its way. */
+async function until(peer, tool, text) {
+  const deadline = Date.now() + 10_000;
+  for (;;) {
+    const answer = await peer.call(tool, {});
+    if (answer.content[0].text === text || Date.now() > deadline) return answer;
+    await sleep(20);
+  }
+}
+
+/** Calls that are all in flight together. */
+const atOnce = (peer, tool, args) => Promise.all(Array.from({ length: 20 }, (_, n) => peer.call(tool, args(n))));
