@@ -103,30 +103,24 @@ pub fn read(line: &[u8]) -> Result<Message<'_>, NotAMessage> {
         return Err(NotAMessage::NotUtf8 { id, is_response });
     }
     let start = after_space(line, 0);
-    let (message, end) = match line.get(start) {
-        None => return Err(NotAMessage::Empty),
+    match line.get(start) {
+        None => Err(NotAMessage::Empty),
         Some(b'{') => {
-            let (envelope, end) = envelope(line, start)?;
-            (Message::One(envelope), end)
+            let (top, end) = whole(line, start).ok_or(NotAMessage::Broken)?;
+            Ok(Message::One(Envelope::of(line, start..end, top)?))
         }
-        Some(b'[') => {
-            let (envelopes, end) = batch(line, start)?;
-            (Message::Batch(envelopes), end)
-        }
+        Some(b'[') => batch(line, start).map(Message::Batch),
         // A byte order mark ends here too: RFC 8259 forbids to write one, and it is never part of a line's JSON.
-        Some(_) => return Err(NotAMessage::NotAnObject),
-    };
-    if after_space(line, end) == line.len() { Ok(message) } else { Err(NotAMessage::Broken) }
+        Some(_) => Err(NotAMessage::NotAnObject),
+    }
 }
 
-fn envelope(line: &[u8], open: usize) -> Result<(Envelope<'_>, usize), NotAMessage> {
-    let (top, end) = Top::of(line, open).ok_or(NotAMessage::Broken)?;
-    let text = &line[open..end];
-    let kind = top.kind()?;
-    Ok((Envelope { text, kind, id: top.id_at.map(|id| id.start - open..id.end - open) }, end))
+/// The object that opens here, if nothing comes after it.
+fn whole(line: &[u8], open: usize) -> Option<(Top<'_>, usize)> {
+    Top::of(line, open).filter(|(_, end)| after_space(line, *end) == line.len())
 }
 
-fn batch(line: &[u8], open: usize) -> Result<(Vec<Envelope<'_>>, usize), NotAMessage> {
+fn batch(line: &[u8], open: usize) -> Result<Vec<Envelope<'_>>, NotAMessage> {
     let mut envelopes = Vec::new();
     let mut at = after_space(line, open + 1);
     loop {
@@ -135,12 +129,12 @@ fn batch(line: &[u8], open: usize) -> Result<(Vec<Envelope<'_>>, usize), NotAMes
             Some(b'{') => {}
             Some(_) => return Err(NotAMessage::NotAnObject),
         }
-        let (envelope, end) = envelope(line, at)?;
-        envelopes.push(envelope);
+        let (top, end) = Top::of(line, at).ok_or(NotAMessage::Broken)?;
+        envelopes.push(Envelope::of(line, at..end, top)?);
         at = after_space(line, end);
         match line.get(at) {
             Some(b',') => at = after_space(line, at + 1),
-            Some(b']') => return Ok((envelopes, at + 1)),
+            Some(b']') if after_space(line, at + 1) == line.len() => return Ok(envelopes),
             _ => return Err(NotAMessage::Broken),
         }
     }
@@ -149,14 +143,18 @@ fn batch(line: &[u8], open: usize) -> Result<(Vec<Envelope<'_>>, usize), NotAMes
 /// What can be told of a line that is not text everywhere.
 fn gist(line: &[u8]) -> Skimmed {
     let start = after_space(line, 0);
-    let object = if line.get(start) == Some(&b'{') { Top::of(line, start) } else { None };
-    match object {
-        Some((top, end)) if after_space(line, end) == line.len() => top.gist(),
-        _ => Skimmed::default(),
-    }
+    let object = if line.get(start) == Some(&b'{') { whole(line, start) } else { None };
+    object.map(|(top, _)| top.gist()).unwrap_or_default()
 }
 
 impl<'a> Envelope<'a> {
+    #[inline]
+    fn of(line: &'a [u8], place: Range<usize>, top: Top<'a>) -> Result<Self, NotAMessage> {
+        let kind = top.kind()?;
+        let id = top.id_at.map(|id| id.start - place.start..id.end - place.start);
+        Ok(Self { text: &line[place], kind, id })
+    }
+
     /// What comes before its id and what comes after: with another id between them it is the same message otherwise, and
     /// nothing of it had to be copied. None when there is no id, as in a notification.
     #[must_use]

@@ -92,15 +92,18 @@ impl Lines {
     /// Take all lines before asking for it: what is not taken is kept and has to be moved.
     pub fn space(&mut self) -> &mut [u8] {
         let held = self.len();
-        if held == 0 {
-            self.rewind(0);
-        } else if self.start > 0 && self.buffer.len() - self.end < LEAST_ROOM {
+        let room = self.buffer.len() - self.end;
+        // More than usual, and not all of it needed any more: a long line was taken.
+        let had_a_long_line = self.buffer.len() > USUAL;
+        if self.start > 0 && (held == 0 || room < LEAST_ROOM || had_a_long_line) {
             self.buffer.copy_within(self.start..self.end, 0);
-            self.rewind(held);
-        }
-        if held + LEAST_ROOM <= USUAL && self.end + LEAST_ROOM <= USUAL && self.buffer.len() > USUAL {
-            self.buffer.truncate(USUAL);
-            self.buffer.shrink_to_fit();
+            self.searched -= self.start;
+            (self.start, self.end) = (0, held);
+            let enough = if held + LEAST_ROOM <= USUAL { USUAL } else { held + held.clamp(USUAL, MOST_ROOM) };
+            if had_a_long_line && (enough == USUAL || enough < self.buffer.capacity() / 4) {
+                self.buffer.truncate(enough);
+                self.buffer.shrink_to_fit();
+            }
         }
         if self.buffer.len() - self.end < LEAST_ROOM {
             // A vector doubles what it reserves, so a long line costs in proportion to its length; only what is about to be
@@ -108,12 +111,6 @@ impl Lines {
             self.buffer.resize(self.end + held.clamp(USUAL, MOST_ROOM), 0);
         }
         &mut self.buffer[self.end..]
-    }
-
-    fn rewind(&mut self, held: usize) {
-        self.searched -= self.start;
-        self.start = 0;
-        self.end = held;
     }
 
     /// So many bytes of the space were filled.
@@ -191,11 +188,11 @@ impl Lines {
     fn take(&mut self, text_end: usize, raw_end: usize) -> Found {
         let raw = self.start..raw_end;
         let mut text = self.start..text_end;
-        if self.passing.is_none() && self.buffer[text.clone()].last() == Some(&b'\r') {
+        if self.buffer[text.clone()].last() == Some(&b'\r') {
             text.end -= 1;
         }
         let found = if self.passing.is_some() || text.len() > self.max_line {
-            self.pass(text.end);
+            self.pass(text_end);
             let passing = self.passing.take().unwrap_or_default();
             let length = passing.length - u64::from(passing.ends_in_return);
             Found::TooLong { length, skimmed: passing.skimmer.finish() }
@@ -216,5 +213,54 @@ impl Lines {
             passing.ends_in_return = *last == b'\r';
         }
         passing.skimmer.feed(piece);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feed(lines: &mut Lines, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let space = lines.space();
+            let count = space.len().min(bytes.len());
+            space[..count].copy_from_slice(&bytes[..count]);
+            lines.filled(count);
+            bytes = &bytes[count..];
+            while lines.next_found().is_some() {}
+        }
+    }
+
+    #[test]
+    fn memory_goes_back_after_a_large_line() {
+        for max_line in [usize::MAX, 3 << 20] {
+            let mut lines = Lines::new(max_line);
+            feed(&mut lines, &vec![b'x'; 8 << 20]);
+            feed(&mut lines, b"\n{\"half");
+            lines.space();
+            assert_eq!((lines.buffer.len(), lines.buffer.capacity()), (USUAL, USUAL));
+            assert_eq!(lines.rest(), Some(Line::Whole { text: b"{\"half", raw: b"{\"half" }));
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_takes_no_more_memory_than_one_that_is_not() {
+        let mut lines = Lines::new(100_000);
+        feed(&mut lines, &vec![b'x'; 8 << 20]);
+        assert!(lines.buffer.capacity() <= 512 << 10, "{}", lines.buffer.capacity());
+    }
+
+    #[test]
+    fn short_lines_are_not_moved_for_each_other() {
+        let mut lines = Lines::new(1000);
+        feed(&mut lines, &b"0123456789\n".repeat(4000));
+        let before = (lines.start, lines.end);
+        lines.space();
+        assert_eq!((lines.start, lines.end), (0, 0), "{before:?}");
+        lines.space()[..4].copy_from_slice(b"a\nbc");
+        lines.filled(4);
+        assert_eq!(lines.next_line(), Some(Line::Whole { text: b"a", raw: b"a\n" }));
+        lines.space();
+        assert_eq!((lines.start, lines.searched, lines.end), (2, 2, 4), "there is room behind it");
     }
 }

@@ -200,7 +200,11 @@ fn classify(block: &[u8; BLOCK]) -> Classes {
     Classes {
         quote: bits(block, |byte| byte == b'"'),
         // In most blocks there is none.
-        backslash: if block.iter().any(|byte| *byte == b'\\') { bits(block, |byte| byte == b'\\') } else { 0 },
+        backslash: if block.iter().fold(0, |any, byte| any | u8::from(*byte == b'\\')) != 0 {
+            bits(block, |byte| byte == b'\\')
+        } else {
+            0
+        },
         open: bits(block, |byte| byte | CASE == b'{'),
         close: bits(block, |byte| byte | CASE == b'}'),
     }
@@ -215,4 +219,90 @@ fn bits(block: &[u8; BLOCK], is_one: impl Fn(u8) -> bool) -> u64 {
         bits |= (u64::from_le_bytes(*word).wrapping_mul(0x0102_0408_1020_4080) >> 56) << (index * 8);
     }
     bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same, a byte at a time.
+    fn naive(text: &[u8]) -> Option<usize> {
+        let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+        for (at, byte) in text.iter().enumerate() {
+            if std::mem::take(&mut escaped) && matches!(byte, b'"' | b'\\') {
+                continue;
+            }
+            match byte {
+                b'\\' => escaped = true,
+                b'"' => in_string = !in_string,
+                b'{' | b'[' if !in_string => depth += 1,
+                b'}' | b']' if !in_string => {
+                    depth -= 1;
+                    if depth == 0 {
+                        return Some(at + 1);
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn in_pieces(text: &[u8], size: usize) -> Option<usize> {
+        let mut nest = Nest::default();
+        let mut before = 0;
+        for piece in text.chunks(size) {
+            if let Some(end) = nest.skip(piece) {
+                return Some(before + end);
+            }
+            before += piece.len();
+        }
+        None
+    }
+
+    #[test]
+    fn blocks_are_counted_as_bytes_are_whatever_the_pieces() {
+        let alphabet = b"\"\"\\\\{}[]aaaaaaaaaaaaaaaa,:";
+        let mut state = 1_u64;
+        let mut ended = 0;
+        for round in 0..800 {
+            let mut text = vec![b'['; 1 + round % 7];
+            for _ in 0..round % 400 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let dice = (state >> 33) as usize;
+                match dice % 50 {
+                    0 => text.extend(std::iter::repeat_n(b'\\', dice / 50 % 70)),
+                    1 => text.extend(std::iter::repeat_n(b'x', dice / 50 % 200)),
+                    2 => text.extend(std::iter::repeat_n(b'[', dice / 50 % 90)),
+                    _ => text.push(alphabet[dice / 50 % alphabet.len()]),
+                }
+            }
+            let expected = naive(&text);
+            ended += usize::from(expected.is_some());
+            for size in [1, 5, 63, 64, 65, 100, usize::MAX] {
+                assert_eq!(in_pieces(&text, size), expected, "pieces of {size}: {}", String::from_utf8_lossy(&text));
+            }
+        }
+        assert!(ended > 100, "{ended}");
+    }
+
+    #[test]
+    fn a_string_ends_at_its_first_quote_that_is_not_escaped() {
+        for length in 0..100 {
+            for backslashes in 0..6 {
+                let text = [&b"x".repeat(length)[..], &b"\\".repeat(backslashes), b"\"yy\""].concat();
+                let end = length + backslashes + 1 + if backslashes % 2 == 0 { 0 } else { 3 };
+                for size in [1, 2, 7, usize::MAX] {
+                    let mut skipped = Text::default();
+                    let mut before = 0;
+                    let found = text.chunks(size).find_map(|piece| {
+                        let end = skipped.skip(piece).map(|end| before + end);
+                        before += piece.len();
+                        end
+                    });
+                    assert_eq!(found, Some(end), "{length} {backslashes} {size}");
+                }
+            }
+        }
+    }
 }

@@ -53,3 +53,26 @@ pub(crate) fn escape(text: &str, into: &mut Vec<u8>) {
     into.extend_from_slice(rest);
     into.push(b'"');
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_escaped_is_understood_again() {
+        let all: String = (0..0x3000).filter_map(char::from_u32).chain("🦀\u{10FFFF}".chars()).collect();
+        let mut json = Vec::new();
+        escape(&all, &mut json);
+        assert_eq!(serde_json::from_slice::<String>(&json).ok().as_ref(), Some(&all));
+        assert_eq!(unescape(&json).as_deref(), Some(&*all));
+        assert!(!json.contains(&b'\n'));
+    }
+
+    #[test]
+    fn what_not_every_reader_understands_is_no_text() {
+        for token in ["\"\t\"", r#""\x""#, r#""\ud800""#, r#""\u12""#, "\"", "", "x", "1"] {
+            assert_eq!(unescape(token.as_bytes()), None, "{token}");
+        }
+        assert_eq!(unescape(b"\"\xFF\""), None);
+    }
+}
