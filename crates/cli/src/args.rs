@@ -57,7 +57,7 @@ pub(crate) struct RunArgs {
 
     /// End the tree after so long without a byte read or written and no processor time used, by any of its processes
     /// [default: never]
-    #[arg(long, value_name = "TIME", value_parser = idle_time)]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) idle_timeout: Option<Duration>,
 
     /// End the tree when this process ends, too; may be given several times
@@ -79,6 +79,9 @@ pub(crate) struct RunArgs {
     /// Do not look for what pens have left whose every process was killed
     #[arg(long)]
     pub(crate) no_sweep: bool,
+
+    #[command(flatten)]
+    pub(crate) managed: crate::managed::ManagedArgs,
 
     /// Say on stderr what happens, not only what goes wrong
     #[arg(short, long)]
@@ -111,6 +114,7 @@ impl RunArgs {
             session: None,
             labels: Vec::new(),
             no_sweep: false,
+            managed: crate::managed::ManagedArgs::none(),
             verbose: false,
             log_file: None,
             command: command.to_vec(),
@@ -245,7 +249,8 @@ pub(crate) fn label(text: &str) -> Result<(String, String), String> {
     }
 }
 
-fn idle_time(text: &str) -> Result<Duration, String> {
+/// A time that is not zero.
+pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("must be more than zero; leave it out for never".to_owned()),
         time => Ok(time),
@@ -290,6 +295,6 @@ mod tests {
         assert_eq!(duration("0s"), Ok(Duration::ZERO));
         assert_eq!(duration("1m 30s"), Ok(Duration::from_secs(90)));
         assert!(duration("2").is_err_and(|e| e.contains("2s")));
-        assert!(idle_time("0s").is_err());
+        assert!(positive_duration("0s").is_err());
     }
 }

@@ -21,7 +21,7 @@ Examples:
   nostray log --since 2026-01-31T12:00:00Z --json | jq 'select(.event == \"stopping\")'
 
 JSON: a line each, with time (Unix time in milliseconds), id, event (started, ready, stopping, exited, killed, empty, swept,
-refused) and what belongs to it.")]
+refused; of a supervised child also respawning, tripped, asleep, answering) and what belongs to it.")]
 pub(crate) struct Args {
     /// Only this one, by id or the beginning of one
     #[arg(value_name = "ID")]
@@ -94,6 +94,13 @@ fn in_words(story: &Story) -> String {
         Story::Empty => "nothing is left of it".to_owned(),
         Story::Swept { survivors, left: 0 } => format!("swept: {survivors} were left of it"),
         Story::Swept { survivors, left } => format!("swept: {survivors} were left of it, and {left} still are"),
+        Story::Respawning { generation, pause, cause } => {
+            let pause = humantime::format_duration(Duration::from_millis(*pause));
+            format!("{cause}; number {generation} starts in {pause}")
+        }
+        Story::Tripped { cause } => format!("given up for a while, since it failed too often: {cause}"),
+        Story::Asleep => "asleep until the next call".to_owned(),
+        Story::Answering { generation, after } => format!("number {generation} answers, {after} ms after its start"),
         Story::Refused { why } => format!("refused: {why}"),
         _ => "something that a later version knows of".to_owned(),
     }

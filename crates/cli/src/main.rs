@@ -9,6 +9,7 @@ mod doctor;
 mod exit;
 mod log;
 mod man;
+mod managed;
 mod ps;
 mod run;
 mod selection;
@@ -16,6 +17,7 @@ mod stop;
 mod sweep;
 mod table;
 mod terminal;
+mod warm;
 
 use nostray_sys::signal::{self, Disposition, Signal};
 

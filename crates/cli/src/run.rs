@@ -1,4 +1,4 @@
-//! `nostray run`: a command in a pen.
+//! `nostray run`: a command in a pen; with an option that needs it, a supervised one.
 
 use crate::exit::ExitCode;
 
@@ -7,8 +7,12 @@ use nostray_registry::{Passport, RecordKeeper};
 use nostray_sys::descriptors::write_to_stderr_at_once;
 
 use crate::args::RunArgs;
+use crate::warm;
 
 pub(crate) fn run(args: RunArgs) -> ExitCode {
+    if args.managed.warm {
+        return warm::run(&args);
+    }
     let spec = Spec {
         command: args.command,
         graces: Graces::new(args.eof_grace, args.term_grace),
@@ -20,7 +24,12 @@ pub(crate) fn run(args: RunArgs) -> ExitCode {
     };
     let passport =
         Passport { session: args.session, labels: args.labels.into_iter().collect(), sweep: !args.no_sweep };
-    match nostray_pen::run(&spec, Box::new(RecordKeeper::new(passport))) {
+    let ended = if args.managed.is_wanted() {
+        nostray_supervise::run(args.managed.options(spec, passport))
+    } else {
+        nostray_pen::run(&spec, Box::new(RecordKeeper::new(passport)))
+    };
+    match ended {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             // Signals are blocked by now, so it must not wait for a host that has stopped reading.

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::os::fd::AsFd;
 
 use nostray_sys::cgroup::Cgroup;
-use nostray_sys::descriptors::{self, Inherited};
+use nostray_sys::descriptors::{self, Inherited, StdinKind};
 use nostray_sys::exec::Program;
 use nostray_sys::poll::Until;
 use nostray_sys::process::{self, Pid, Side, getpid};
@@ -24,27 +24,45 @@ use crate::voice::Voice;
 use crate::witness::{Event, Opening, Witness};
 use crate::{During, Error, Isolation, Spec};
 
-pub(crate) fn run(spec: &Spec, mut witness: Box<dyn Witness>) -> Result<u8, Error> {
-    // Numbers from a `/proc` of another pid namespace would name strangers here.
-    if process::number_in_proc().is_some_and(|number| number != getpid()) {
-        return Err(Error::ForeignProc);
+/// What the host gave to the process that it started, and what the child is to get of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Given {
+    pub(crate) inherited: Inherited,
+    pub(crate) stdin: StdinKind,
+    mask: SignalSet,
+    sigchld_ignored: bool,
+    place: Place,
+}
+
+impl Given {
+    /// Takes stock, before anything else is opened. From here on signals are blocked.
+    pub(crate) fn take() -> Result<Self, Error> {
+        // Numbers from a `/proc` of another pid namespace would name strangers here.
+        if process::number_in_proc().is_some_and(|number| number != getpid()) {
+            return Err(Error::ForeignProc);
+        }
+        let mut inherited = Inherited::take().during("list the open files")?;
+        let stdin = descriptors::stdin_kind();
+        inherited.close_own_stdin_writers(stdin);
+        // A host that ignores SIGCHLD has its children vanish unseen; ours must not.
+        let sigchld_ignored = signal::is_ignored(Signal::CHLD);
+        signal::set_disposition(Signal::CHLD, Disposition::Default).during("watch for the child's end")?;
+        let mask = signals_to_watch().set_as_mask().during("block signals")?;
+        Ok(Self { inherited, stdin, mask, sigchld_ignored, place: Place::mirrored() })
     }
-    let mut inherited = Inherited::take().during("list the open files")?;
-    let stdin = descriptors::stdin_kind();
-    inherited.close_own_stdin_writers(stdin);
+}
 
-    // A host that ignores SIGCHLD has its children vanish unseen; ours must not.
-    let sigchld_ignored = signal::is_ignored(Signal::CHLD);
-    signal::set_disposition(Signal::CHLD, Disposition::Default).during("watch for the child's end")?;
-    let watched = signals_to_watch();
-    let mask = watched.set_as_mask().during("block signals")?;
-    let signals = SignalFd::new(&watched).during("watch for signals")?;
+pub(crate) fn run(spec: &Spec, witness: Box<dyn Witness>) -> Result<u8, Error> {
+    open(spec, PenId::new(), Given::take()?, witness)
+}
 
-    let id = PenId::new();
+pub(crate) fn open(spec: &Spec, id: PenId, given: Given, mut witness: Box<dyn Witness>) -> Result<u8, Error> {
+    let Given { inherited, stdin, mask, sigchld_ignored, place } = given;
+    let signals = SignalFd::new(&signals_to_watch()).during("watch for signals")?;
     let voice = Voice::open(spec, id.clone())?;
     let host = host::find(stdin)?;
     let program = Program::new(spec.command.iter().cloned()).map_err(Error::Command)?;
-    let die_with = spec.die_with.iter().map(|&pid| Ok((pid, watch_by_number(pid)?))).collect::<Result<_, _>>()?;
+    let die_with = watch_all(&spec.die_with)?;
     process::become_subreaper().during("become a subreaper")?;
     let strangers = Strangers::of_this_process(id.clone());
     let cgroup = group_for(spec, &id, &voice);
@@ -56,7 +74,7 @@ pub(crate) fn run(spec: &Spec, mut witness: Box<dyn Witness>) -> Result<u8, Erro
     if let Err(why) = witness.opens(&opening) {
         voice.warn(format_args!("this child is contained, but not on record: {why}"));
     }
-    let plan = Plan { program, place: Place::mirrored(), mask, sigchld_ignored, id };
+    let plan = Plan { program, place, mask, sigchld_ignored, id };
     let front = Pidfd::of_self().during("make a handle on the front")?;
     let witness = RefCell::new(witness);
     let pen = Pen { spec, plan, voice, signals, inherited, stdin, host, die_with, front, cgroup, witness };
@@ -86,9 +104,14 @@ pub(crate) fn run(spec: &Spec, mut witness: Box<dyn Witness>) -> Result<u8, Erro
 }
 
 /// All that can be caught, but for those that tell of a fault in this very program.
-fn signals_to_watch() -> SignalSet {
+pub(crate) fn signals_to_watch() -> SignalSet {
     let faults = [Signal::SEGV, Signal::BUS, Signal::ILL, Signal::FPE, Signal::TRAP, Signal::ABRT, Signal::SYS];
     faults.into_iter().fold(SignalSet::full(), SignalSet::without)
+}
+
+/// Handles on the processes that a user has named.
+pub(crate) fn watch_all(numbers: &[u32]) -> Result<Vec<(u32, Pidfd)>, Error> {
+    numbers.iter().map(|&pid| Ok((pid, watch_by_number(pid)?))).collect()
 }
 
 fn watch_by_number(number: u32) -> Result<Pidfd, Error> {
@@ -177,7 +200,7 @@ impl Front<'_> {
 
 /// Stops this process by the signal that stopped the child, so that a shell which waits for us sees a stopped job.
 /// Continues when the shell, or the guard, says so.
-fn stop_like_the_child(by: Signal) {
+pub(crate) fn stop_like_the_child(by: Signal) {
     if let Ok(mask) = signals_to_watch().without(by).set_as_mask() {
         signal::send_to_self(by).ok();
         mask.set_as_mask().ok();

@@ -13,7 +13,7 @@ use nostray_sys::signal::{Arrived, Signal, is_ignored, send_to_own_child};
 use crate::guard::{Pen, Settling};
 use crate::idle::{IdleWatch, Sample};
 use crate::relay::{Message, Next, Relay, Stops};
-use crate::tear_down::{Action, Reason, TearDown};
+use crate::tear_down::{Action, Order, Reason, TearDown};
 use crate::tree::{Round, Tree};
 use crate::witness::Event;
 
@@ -31,6 +31,12 @@ const SLOW_DEATH: Duration = Duration::from_secs(5);
 /// Numbers that make a SIGTERM to a guard a request to stop its pen, with its graces or without.
 pub(crate) const STOP: i32 = 0x7374_6f70;
 pub(crate) const STOP_NOW: i32 = 0x7374_6f71;
+/// Numbers for orders follow from here.
+pub(crate) const ORDERS: i32 = 0x7374_6f80;
+
+fn order(value: i32) -> Option<Order> {
+    usize::try_from(value.checked_sub(ORDERS)?).ok().and_then(|at| Order::ALL.get(at)).copied()
+}
 
 /// Something that is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -280,6 +286,9 @@ impl<'a> Keeper<'a> {
         match signal {
             Signal::TERM if value == Some(STOP) => self.because(Reason::StopRequest { sender, now: false }),
             Signal::TERM if value == Some(STOP_NOW) => self.because(Reason::StopRequest { sender, now: true }),
+            Signal::TERM if value.and_then(order).is_some() => {
+                self.because(Reason::Ordered(value.and_then(order).unwrap_or(Order::Hibernate)));
+            }
             Signal::HUP if from_kernel && !is_ignored(signal) => self.because(Reason::TerminalClosed),
             Signal::TERM | Signal::INT | Signal::QUIT | Signal::HUP if !is_ignored(signal) => {
                 self.because(Reason::Signal { signal, sender, for_front });

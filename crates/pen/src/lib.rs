@@ -24,6 +24,7 @@ mod tear_down;
 mod tree;
 mod voice;
 mod witness;
+mod yard;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -31,8 +32,9 @@ use std::time::Duration;
 
 pub use graces::Graces;
 pub use mark::{MARK, PenId, is_marked};
-pub use tear_down::Reason;
+pub use tear_down::{Order, Reason};
 pub use witness::{Event, Nobody, Opening, Witness};
+pub use yard::{Penned, Streams, Yard, Yielded};
 
 /// Exit code for nostray's own failures.
 pub const OWN_FAILURE: u8 = 125;
@@ -147,4 +149,11 @@ pub fn run(spec: &Spec, witness: Box<dyn Witness>) -> Result<u8, Error> {
 /// ends. The caller has checked that the handle is on the right process.
 pub fn ask_to_stop(keeper: &nostray_sys::Pidfd, now: bool) -> std::io::Result<()> {
     keeper.send_with(nostray_sys::Signal::TERM, if now { keep::STOP_NOW } else { keep::STOP })
+}
+
+/// Gives an order to whoever keeps a pen. The caller has checked that the handle is on the right process, and ends the child's
+/// input next.
+pub fn give_order(keeper: &nostray_sys::Pidfd, order: Order) -> std::io::Result<()> {
+    let number = Order::ALL.iter().position(|other| *other == order).unwrap_or_default();
+    keeper.send_with(nostray_sys::Signal::TERM, keep::ORDERS + i32::try_from(number).unwrap_or_default())
 }

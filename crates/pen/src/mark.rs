@@ -23,6 +23,20 @@ impl PenId {
     }
 }
 
+impl PenId {
+    /// The name of a pen that is one of a series: `k7f39q2x.3`.
+    #[must_use]
+    pub fn in_series(&self, number: u64) -> Self {
+        Self(format!("{self}.{number}"))
+    }
+
+    /// The name of the series that a pen belongs to, if it does.
+    #[must_use]
+    pub fn series_of(id: &str) -> Option<&str> {
+        id.split_once('.').map(|(series, _)| series)
+    }
+}
+
 impl Default for PenId {
     fn default() -> Self {
         Self::new()

@@ -49,6 +49,50 @@ pub enum Reason {
     Idle(Duration),
     /// The child ended by itself and left others behind.
     ChildEnded,
+    /// Whoever supervises the child has a reason of its own.
+    Ordered(Order),
+}
+
+/// Why somebody who starts a child again ends it before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Order {
+    /// Nothing was asked of it for long enough.
+    Hibernate,
+    /// Its tree uses too much memory.
+    Memory,
+    /// It is too old.
+    Age,
+    /// Its start took too long.
+    StartTimeout,
+    /// It refused what its predecessor had taken.
+    BadStart,
+}
+
+impl Order {
+    pub(crate) const ALL: [Self; 5] = [Self::Hibernate, Self::Memory, Self::Age, Self::StartTimeout, Self::BadStart];
+
+    /// One word for it, for programs.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Hibernate => "hibernate",
+            Self::Memory => "memory",
+            Self::Age => "age",
+            Self::StartTimeout => "start-timeout",
+            Self::BadStart => "bad-start",
+        }
+    }
+
+    fn sentence(self) -> &'static str {
+        match self {
+            Self::Hibernate => "put to sleep, since nothing was asked of it",
+            Self::Memory => "its tree used more memory than it may",
+            Self::Age => "it was older than it may become",
+            Self::StartTimeout => "its start took longer than it may",
+            Self::BadStart => "it refused the handshake that the one before it had taken",
+        }
+    }
 }
 
 impl Reason {
@@ -67,6 +111,7 @@ impl Reason {
             Self::DieWithEnded(_) => "die-with-ended",
             Self::Idle(_) => "idle",
             Self::ChildEnded => "child-ended",
+            Self::Ordered(order) => order.word(),
         }
     }
 
@@ -98,6 +143,7 @@ impl fmt::Display for Reason {
             Self::DieWithEnded(pid) => write!(f, "process {pid} (--die-with) has ended"),
             Self::Idle(time) => write!(f, "idle for {}", humantime::format_duration(*time)),
             Self::ChildEnded => write!(f, "the child has ended and left others behind"),
+            Self::Ordered(order) => f.write_str(order.sentence()),
         }
     }
 }
@@ -164,7 +210,8 @@ impl TearDown {
 
     /// There is a reason, perhaps one more.
     pub(crate) fn because(&mut self, reason: &Reason, now: Instant) -> Option<Action> {
-        self.stdin_closed |= *reason == Reason::StdinClosed;
+        // Whoever gives an order ends the child's input, too.
+        self.stdin_closed |= matches!(reason, Reason::StdinClosed | Reason::Ordered(_));
         if self.is_impatient(reason, now) {
             return self.kill();
         }

@@ -91,7 +91,7 @@ impl<'a> Tree<'a> {
             && proc::children_of_self().is_some_and(|children| children.into_iter().all(|pid| self.is_stranger(pid)))
     }
 
-    fn is_stranger(&self, pid: Pid) -> bool {
+    pub(crate) fn is_stranger(&self, pid: Pid) -> bool {
         self.strangers.as_ref().is_some_and(|strangers| Stat::of(pid).is_some_and(|stat| strangers.include(&stat)))
     }
 
@@ -265,6 +265,11 @@ impl Strangers {
         let children = proc::children_of_self().unwrap_or_default();
         let known: HashSet<_> = children.into_iter().filter_map(Identity::of).collect();
         (!known.is_empty()).then_some(Self { known, id })
+    }
+
+    /// The same strangers, to another pen.
+    pub(crate) fn for_pen(&self, id: PenId) -> Self {
+        Self { known: self.known.clone(), id }
     }
 
     fn include(&self, stat: &Stat) -> bool {

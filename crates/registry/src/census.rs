@@ -98,7 +98,34 @@ pub fn census() -> Vec<Pen> {
             pen.tree = tree_of(record, &by_pid, &by_parent);
         }
     }
-    pens
+    folded(pens)
+}
+
+/// A front that starts one child after the other is one pen to a person: what is known of the child that it has now is shown
+/// with it.
+fn folded(pens: Vec<Pen>) -> Vec<Pen> {
+    let is_member = |pen: &Pen| nostray_pen::PenId::series_of(&pen.id).is_some();
+    let (members, mut rest): (Vec<_>, Vec<_>) = pens.into_iter().partition(is_member);
+    for pen in rest.iter_mut().filter(|pen| pen.record.as_ref().is_ok_and(|record| record.generation.is_some())) {
+        // Everything below such a front is of nostray's own making, or of the pen below.
+        pen.tree.clear();
+    }
+    for member in members {
+        let series = nostray_pen::PenId::series_of(&member.id);
+        let front = rest.iter_mut().find(|pen| Some(pen.id.as_str()) == series && pen.owner_alive);
+        match front.and_then(|pen| pen.record.as_mut().ok().map(|record| (record, &mut pen.tree))) {
+            Some((record, tree)) => {
+                if let Ok(inner) = member.record {
+                    (record.spare, record.guard, record.child) = (inner.spare, inner.guard, inner.child);
+                    (record.tier, record.cgroup) = (inner.tier, inner.cgroup);
+                }
+                *tree = member.tree;
+            }
+            // Its front was killed, and its guard ends it.
+            None => rest.push(member),
+        }
+    }
+    rest
 }
 
 /// The tree below the guard, or below whoever has taken its place; if all of them are gone, below the child.

@@ -83,6 +83,29 @@ pub enum Story {
         /// How many are still there.
         left: usize,
     },
+    /// A child that ended by itself is started again.
+    Respawning {
+        /// Which one it will be.
+        generation: u64,
+        /// In so many milliseconds.
+        pause: u64,
+        /// How the last one ended.
+        cause: String,
+    },
+    /// It failed too often, and is not started again for a while.
+    Tripped {
+        /// How it ended the last time.
+        cause: String,
+    },
+    /// No child is there until somebody calls.
+    Asleep,
+    /// A child has taken up the session.
+    Answering {
+        /// Which one.
+        generation: u64,
+        /// So many milliseconds after its start.
+        after: u64,
+    },
     /// Something was not done.
     Refused {
         /// Why.

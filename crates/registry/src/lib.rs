@@ -7,18 +7,22 @@
 
 mod census;
 mod journal;
+mod output;
 mod place;
 mod record;
 mod secrets;
+mod series;
 mod survivors;
 mod sweep;
 mod witness;
 
 pub use census::{Pen, Tally, census};
 pub use journal::{Cause, Entry, Follower, Journal, Story};
+pub use output::Output;
 pub use place::Place;
 pub use record::{Labels, Process, Record, State, Unreadable};
 pub use secrets::masked;
+pub use series::SeriesKeeper;
 pub use survivors::{Evidence, Found};
 pub use sweep::{Outcome, Policy, Swept, sweep};
 pub use witness::{Passport, RecordKeeper};

@@ -64,6 +64,18 @@ pub enum State {
         /// Why.
         reason: String,
     },
+    /// No child is there, and the next call starts one.
+    Asleep,
+    /// The child ended by itself, and is started again in a while.
+    BackingOff {
+        /// How it ended.
+        cause: String,
+    },
+    /// It failed too often, and calls are answered with an error.
+    Tripped {
+        /// How it ended the last time.
+        cause: String,
+    },
 }
 
 impl State {
@@ -74,6 +86,9 @@ impl State {
             Self::Starting => "starting",
             Self::Ready => "ready",
             Self::Stopping { .. } => "stopping",
+            Self::Asleep => "asleep",
+            Self::BackingOff { .. } => "backing-off",
+            Self::Tripped { .. } => "tripped",
         }
     }
 }
@@ -126,6 +141,10 @@ pub struct Record {
     pub eof_grace: u64,
     /// From SIGTERM to SIGKILL, in milliseconds.
     pub term_grace: u64,
+    /// How many children there have been, where one is started after the other. Each has a record of its own meanwhile, whose
+    /// id begins with this one's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u64>,
 }
 
 /// Why a file in the place of a record is none.
@@ -261,6 +280,7 @@ mod tests {
             cgroup: None,
             eof_grace: 2000,
             term_grace: 5000,
+            generation: Some(3),
         }
     }
 

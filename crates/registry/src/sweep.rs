@@ -198,11 +198,12 @@ pub(crate) fn ask_to_stop(record: &Record, now: bool) -> bool {
     if World::current() != Some(record.world()) {
         return false;
     }
-    record
-        .keepers()
-        .into_iter()
-        .find_map(Identity::open)
-        .is_some_and(|keeper| nostray_pen::ask_to_stop(&keeper, now).is_ok())
+    // A front that starts one child after the other must know, or it would start the next one.
+    let keepers = match record.generation {
+        Some(_) => record.front.identity().into_iter().collect(),
+        None => record.keepers(),
+    };
+    keepers.into_iter().find_map(Identity::open).is_some_and(|keeper| nostray_pen::ask_to_stop(&keeper, now).is_ok())
 }
 
 /// SIGTERM to everybody who is left, and the grace that each was promised.

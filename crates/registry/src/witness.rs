@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
-use nostray_pen::{Event, Opening, Witness};
+use nostray_pen::{Event, Opening, PenId, Spec, Witness};
 use nostray_sys::identity::{Identity, World};
 use nostray_sys::proc::{Stat, describe};
 use nostray_sys::process::{self, Pid, Side, getpid};
@@ -33,10 +33,10 @@ pub struct RecordKeeper {
 }
 
 #[derive(Debug)]
-struct Open {
-    place: Place,
-    journal: Journal,
-    record: Record,
+pub(crate) struct Open {
+    pub(crate) place: Place,
+    pub(crate) journal: Journal,
+    pub(crate) record: Record,
     /// Held by front, spare and guard together: it is free when all of them are gone.
     lock: Option<File>,
 }
@@ -49,46 +49,17 @@ impl RecordKeeper {
     }
 
     fn start(&self, opening: &Opening<'_>) -> Result<Open, Error> {
-        let place = Place::for_writing()?;
-        let world = World::current().ok_or_else(|| Error::NoPlace { why: "/proc is not mounted".to_owned() })?;
-        let id = opening.id.to_string();
-        let front =
-            Process::of(getpid()).ok_or_else(|| Error::NoPlace { why: "/proc is not readable".to_owned() })?;
-        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        // The lock first: a record whose lock is free is a dead pen's. (Nobody touches a young lock without a record.)
-        let lock_path = record::lock_path(&place, &id);
-        let lock = File::options().write(true).create_new(true).mode(0o600).open(&lock_path);
-        let lock = lock.map_err(Error::io(&lock_path))?;
-        lock.try_lock().map_err(|error| Error::Io { path: lock_path.clone(), error: error.into() })?;
-        let record = Record {
-            version: VERSION,
-            id,
-            state: State::Starting,
-            since: now(),
-            started: now(),
-            command: secrets::masked(&opening.spec.command),
-            cwd: std::env::current_dir().map_or_else(|_| String::new(), |path| path.display().to_string()),
-            session: self.passport.session.clone(),
-            labels: self.passport.labels.clone(),
-            boot: world.boot,
-            pid_namespace: world.pid_namespace,
-            host: None,
-            front,
-            spare: None,
-            guard: None,
-            child: None,
-            ancestors: Vec::new(),
-            tier: opening.tier.to_owned(),
-            cgroup: opening.cgroup.map(|path| path.display().to_string()),
-            eof_grace: milliseconds(opening.spec.graces.eof()),
-            term_grace: milliseconds(opening.spec.graces.term()),
-        };
-        if let Err(error) = record.write(&place) {
-            std::fs::remove_file(&lock_path).ok();
-            return Err(Error::Io { path: record::path(&place, &record.id), error });
-        }
-        Ok(Open { journal: Journal::at(&place), place, record, lock: Some(lock) })
+        let about = About { id: opening.id, spec: opening.spec, tier: opening.tier, cgroup: opening.cgroup };
+        Open::new(&self.passport, &about)
     }
+}
+
+/// What a record begins with.
+pub(crate) struct About<'a> {
+    pub(crate) id: &'a PenId,
+    pub(crate) spec: &'a Spec,
+    pub(crate) tier: &'static str,
+    pub(crate) cgroup: Option<&'a std::path::Path>,
 }
 
 impl Witness for RecordKeeper {
@@ -105,7 +76,7 @@ impl Witness for RecordKeeper {
         if let Ok(Side::Child) = process::fork() {
             process::set_name("nostray-sweep");
             if let Some(open) = &mut self.open {
-                open.lock = None; // or this pen would seem alive for as long as we take
+                open.let_go_of_lock(); // or this pen would seem alive for as long as we take
             }
             sweep::sweep(&Policy::in_the_background());
             process::exit_now(0);
@@ -120,6 +91,54 @@ impl Witness for RecordKeeper {
 }
 
 impl Open {
+    pub(crate) fn new(passport: &Passport, about: &About<'_>) -> Result<Self, Error> {
+        let place = Place::for_writing()?;
+        let world = World::current().ok_or_else(|| Error::NoPlace { why: "/proc is not mounted".to_owned() })?;
+        let id = about.id.to_string();
+        let front =
+            Process::of(getpid()).ok_or_else(|| Error::NoPlace { why: "/proc is not readable".to_owned() })?;
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        // The lock first: a record whose lock is free is a dead pen's. (Nobody touches a young lock without a record.)
+        let lock_path = record::lock_path(&place, &id);
+        let lock = File::options().write(true).create_new(true).mode(0o600).open(&lock_path);
+        let lock = lock.map_err(Error::io(&lock_path))?;
+        lock.try_lock().map_err(|error| Error::Io { path: lock_path.clone(), error: error.into() })?;
+        let record = Record {
+            version: VERSION,
+            id,
+            state: State::Starting,
+            since: now(),
+            started: now(),
+            command: secrets::masked(&about.spec.command),
+            cwd: std::env::current_dir().map_or_else(|_| String::new(), |path| path.display().to_string()),
+            session: passport.session.clone(),
+            labels: passport.labels.clone(),
+            boot: world.boot,
+            pid_namespace: world.pid_namespace,
+            host: None,
+            front,
+            spare: None,
+            guard: None,
+            child: None,
+            ancestors: Vec::new(),
+            tier: about.tier.to_owned(),
+            cgroup: about.cgroup.map(|path| path.display().to_string()),
+            eof_grace: milliseconds(about.spec.graces.eof()),
+            term_grace: milliseconds(about.spec.graces.term()),
+            generation: None,
+        };
+        if let Err(error) = record.write(&place) {
+            std::fs::remove_file(&lock_path).ok();
+            return Err(Error::Io { path: record::path(&place, &record.id), error });
+        }
+        Ok(Self { journal: Journal::at(&place), place, record, lock: Some(lock) })
+    }
+
+    /// In a process of its own that is to outlive the pen, if need be.
+    pub(crate) fn let_go_of_lock(&mut self) {
+        self.lock = None;
+    }
+
     fn sees(&mut self, event: &Event) {
         match event {
             Event::Started { host, spare, guard, child } => {
@@ -164,14 +183,14 @@ impl Open {
         }
     }
 
-    fn enter(&mut self, state: State) {
+    pub(crate) fn enter(&mut self, state: State) {
         self.record.state = state;
         self.record.since = now();
         // The old record is still true enough: it names the same processes.
         self.record.write(&self.place).ok();
     }
 
-    fn tell(&self, story: Story) {
+    pub(crate) fn tell(&self, story: Story) {
         self.journal.add(&self.record.id, story);
     }
 }
@@ -183,7 +202,7 @@ pub(crate) fn remove(place: &Place, id: &str) {
 }
 
 /// Those above the front, up to the first process of all.
-fn ancestors_of(front: &Process) -> Vec<Process> {
+pub(crate) fn ancestors_of(front: &Process) -> Vec<Process> {
     let mut ancestors = Vec::new();
     let mut next: Option<Pid> = front.identity().and_then(|front| Stat::of(front.pid)).and_then(|stat| stat.parent);
     while let Some(stat) = next.and_then(Stat::of).filter(|_| ancestors.len() < 64) {

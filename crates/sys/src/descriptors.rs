@@ -73,7 +73,7 @@ fn can_write(flags: OFlags) -> bool {
 }
 
 /// The open descriptors above 2 that came over `execve`, to be given to the child and held by nobody else.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Inherited(Vec<RawFd>);
 
 impl Inherited {
@@ -156,6 +156,15 @@ pub fn replace_with_null(stdin: bool, stdout: bool) -> io::Result<()> {
     if stdout {
         rustix::stdio::dup2_stdout(null.as_fd())?;
     }
+    Ok(())
+}
+
+/// In a forked process: makes these its standard input, output and error, whatever those were before.
+pub fn become_stdio(stdin: &OwnedFd, stdout: &OwnedFd, stderr: &OwnedFd) -> io::Result<()> {
+    rustix::stdio::dup2_stdin(stdin)?;
+    rustix::stdio::dup2_stdout(stdout)?;
+    rustix::stdio::dup2_stderr(stderr)?;
+    startup::nothing_was_closed();
     Ok(())
 }
 

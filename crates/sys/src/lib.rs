@@ -19,6 +19,7 @@ pub mod proc;
 pub mod process;
 pub mod signal;
 pub mod startup;
+pub mod stream;
 pub mod unix_peer;
 
 pub use pidfd::Pidfd;

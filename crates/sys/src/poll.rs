@@ -15,6 +15,8 @@ pub enum Until {
     /// master of a terminal. Data that waits or arrives does not count and does not wake anybody: the kernel
     /// filters by the events asked for before it wakes.
     HungUp,
+    /// Something can be written, or nobody is left to read it.
+    Writable,
 }
 
 /// Waits until one of the events has come, and says for each whether it has. Without a timeout there is no
@@ -26,6 +28,7 @@ pub fn wait(events: &[(BorrowedFd<'_>, Until)], timeout: Option<Duration>) -> io
             let flags = match until {
                 Until::Readable => PollFlags::IN,
                 Until::HungUp => PollFlags::RDHUP,
+                Until::Writable => PollFlags::OUT,
             };
             PollFd::from_borrowed_fd(*fd, flags)
         })

@@ -153,6 +153,14 @@ pub fn memory_of(pid: Pid) -> Option<u64> {
     share.or_else(resident).map(|kilobytes| kilobytes * 1024)
 }
 
+/// The bytes that a process has resident, those that it shares with others included. Quick.
+#[must_use]
+pub fn resident_of(pid: Pid) -> Option<u64> {
+    let pages = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let pages: u64 = pages.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
 /// How many files a process has open; `None` where that is not ours to read.
 #[must_use]
 pub fn open_files_of(pid: Pid) -> Option<usize> {

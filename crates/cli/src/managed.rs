@@ -1,0 +1,198 @@
+//! The options of `nostray run` that put nostray between host and child.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use nostray_pen::Spec;
+use nostray_registry::Passport;
+use nostray_supervise::{Backoff, Options, Policy, Rate, Settings};
+
+use crate::args::positive_duration;
+
+/// So long in *ready*, and earlier failures are forgotten.
+const SUSTAINED: Duration = Duration::from_secs(30);
+const MAX_LINE: u64 = 64 << 20;
+
+/// With any of these, nostray reads and writes the JSON-RPC lines between host and child.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options for a supervised child (JSON-RPC lines on stdin and stdout)")]
+pub(crate) struct ManagedArgs {
+    /// Start a child that crashed again; the host's session goes on
+    #[arg(long)]
+    pub(crate) respawn: bool,
+
+    /// The first pause before a start after a crash, and the longest one [default: 250ms..30s]
+    #[arg(long, value_name = "TIME..TIME")]
+    pub(crate) backoff: Option<Backoff>,
+
+    /// So many crashes in so long, and calls are answered with the cause instead [default: 5/1m]
+    #[arg(long, value_name = "N/TIME")]
+    pub(crate) max_failures: Option<Rate>,
+
+    /// End the child after so long with nothing in flight, and start it again for the next call [default: never]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    pub(crate) hibernate: Option<Duration>,
+
+    /// Answer the handshake and the lists from what an earlier run has said, and start the child for the first call
+    #[arg(long)]
+    pub(crate) lazy: bool,
+
+    /// Find out now what --lazy needs to know, and exit
+    #[arg(long)]
+    pub(crate) warm: bool,
+
+    /// Start the child anew, at a quiet moment, when its tree uses more memory than this; at once when twice as much
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) max_memory: Option<u64>,
+
+    /// Start the child anew, at a quiet moment, when it is older than this
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    pub(crate) max_age: Option<Duration>,
+
+    /// A start that takes longer is a crash [default: never]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    pub(crate) start_timeout: Option<Duration>,
+
+    /// Answer a call that takes longer with an error, and cancel it [default: never]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    pub(crate) call_timeout: Option<Duration>,
+
+    /// What is spoken [default: mcp]
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) protocol: Option<Protocol>,
+
+    /// Tell every new child again what the host said with this method; may be given several times
+    #[arg(long, value_name = "METHOD")]
+    pub(crate) replay: Vec<String>,
+
+    /// The longest line that is passed on [default: 64M]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) max_line: Option<u64>,
+
+    /// Ask the child itself, and remember what it says
+    #[arg(long, hide = true)]
+    pub(crate) remember: bool,
+}
+
+/// A protocol of JSON-RPC 2.0 lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Protocol {
+    /// The Model Context Protocol, both eras: its handshake, log level and subscriptions are told to every new child
+    Mcp,
+    /// Any other: nothing is told to a new child but what --replay names
+    Jsonrpc,
+}
+
+impl ManagedArgs {
+    /// As if nothing had been given.
+    pub(crate) fn none() -> Self {
+        Self {
+            respawn: false,
+            backoff: None,
+            max_failures: None,
+            hibernate: None,
+            lazy: false,
+            warm: false,
+            max_memory: None,
+            max_age: None,
+            start_timeout: None,
+            call_timeout: None,
+            protocol: None,
+            replay: Vec::new(),
+            max_line: None,
+            remember: false,
+        }
+    }
+
+    /// Whether any of them was given.
+    pub(crate) fn is_wanted(&self) -> bool {
+        let Self { respawn, lazy, warm, remember, .. } = *self;
+        respawn
+            || lazy
+            || warm
+            || remember
+            || self.backoff.is_some()
+            || self.max_failures.is_some()
+            || self.hibernate.is_some()
+            || self.max_memory.is_some()
+            || self.max_age.is_some()
+            || self.start_timeout.is_some()
+            || self.call_timeout.is_some()
+            || self.protocol.is_some()
+            || !self.replay.is_empty()
+            || self.max_line.is_some()
+    }
+
+    pub(crate) fn options(self, spec: Spec, passport: Passport) -> Options {
+        let policy = Policy {
+            respawn: self.respawn || self.backoff.is_some() || self.max_failures.is_some(),
+            backoff: self.backoff.unwrap_or_default(),
+            max_failures: self.max_failures.unwrap_or_default(),
+            sustained: SUSTAINED,
+            hibernate: self.hibernate,
+            max_age: self.max_age,
+            start_timeout: self.start_timeout,
+            on_demand: self.lazy,
+        };
+        let protocol = match self.protocol {
+            None | Some(Protocol::Mcp) => nostray_supervise::Protocol::Mcp,
+            Some(Protocol::Jsonrpc) => nostray_supervise::Protocol::JsonRpc,
+        };
+        Options {
+            spec,
+            passport,
+            settings: Settings { protocol, policy, replay: self.replay, call_timeout: self.call_timeout },
+            max_memory: self.max_memory,
+            max_line: usize::try_from(self.max_line.unwrap_or(MAX_LINE)).unwrap_or(usize::MAX),
+            lazy: self.lazy,
+            remember: self.remember,
+        }
+    }
+}
+
+/// A size as people write it: 500M, 2G, 1.5GiB, 65536.
+fn size(text: &str) -> Result<u64, String> {
+    let wrong = || "write it like 500M or 2G".to_owned();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor: u64 = match unit.trim().to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
+        "" => 1,
+        "k" => 1 << 10,
+        "m" => 1 << 20,
+        "g" => 1 << 30,
+        "t" => 1 << 40,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let bytes = number * factor as f64;
+    if !(1.0..=(1u64 << 50) as f64).contains(&bytes) {
+        return Err(format!("must be between 1 byte and 1024T; {}", wrong()));
+    }
+    Ok(bytes as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_written_as_people_write_them() {
+        for (text, bytes) in
+            [("500M", 500 << 20), ("2g", 2 << 30), ("1.5KiB", 1536), ("65536", 65536), ("64 MB", 64 << 20)]
+        {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for wrong in ["", "M", "-1M", "5X", "0", "1e9", "9999999T", "1.2.3M", "nan"] {
+            assert!(size(wrong).is_err_and(|why| why.contains("500M")), "{wrong}");
+        }
+    }
+
+    /// Defaults that the help text names are those that hold.
+    #[test]
+    fn the_defaults_are_those_of_the_help_text() {
+        assert_eq!(Backoff::default().to_string(), "250ms..30s");
+        assert_eq!(Rate::default().to_string(), "5/1m");
+        assert_eq!(size("64M"), Ok(MAX_LINE));
+        assert!(!ManagedArgs::none().is_wanted());
+    }
+}

@@ -1,0 +1,111 @@
+//! What a supervised child prints that is not for its host: log lines and banners on stdout, which is no place for them. Kept for
+//! whoever wonders, in a file for each front, bounded, for a week.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use crate::Place;
+use crate::journal::now;
+
+/// When the file is put aside for a new one.
+const FULL: u64 = 256 << 10;
+/// How much of a line is kept.
+const LONGEST_LINE: usize = 2048;
+const A_WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Where it goes.
+#[derive(Debug)]
+pub struct Output {
+    path: PathBuf,
+    file: Option<File>,
+    size: u64,
+}
+
+impl Output {
+    /// The one of this front.
+    #[must_use]
+    pub fn of(place: &Place, id: &str) -> Self {
+        Self { path: place.file(&format!("{id}.out")), file: None, size: 0 }
+    }
+
+    /// Adds a line, with the reason why it is here. A full disk is nobody's business at this moment.
+    pub(crate) fn add(&mut self, why: &str, line: &[u8]) {
+        self.write(why, line).ok();
+    }
+
+    fn write(&mut self, why: &str, line: &[u8]) -> io::Result<()> {
+        if self.file.is_none() {
+            let flags = nostray_sys::descriptors::NO_FOLLOW_AND_DO_NOT_WAIT;
+            let mut file =
+                File::options().append(true).create(true).mode(0o600).custom_flags(flags).open(&self.path)?;
+            self.size = file.seek(SeekFrom::End(0))?;
+            self.file = Some(file);
+        }
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let text = String::from_utf8_lossy(&line[..line.len().min(LONGEST_LINE)]);
+        let more = if line.len() > LONGEST_LINE { format!(" [{} bytes]", line.len()) } else { String::new() };
+        let text = format!("{} {why}: {}{more}\n", now(), text.trim_end().escape_debug());
+        file.write_all(text.as_bytes())?;
+        self.size += text.len() as u64;
+        if self.size > FULL {
+            self.file = None;
+            std::fs::rename(&self.path, self.path.with_extension("out.1"))?;
+        }
+        Ok(())
+    }
+
+    /// All that is kept, the oldest first.
+    #[must_use]
+    pub fn read(&self) -> String {
+        let mut text = String::new();
+        for path in [self.path.with_extension("out.1"), self.path.clone()] {
+            let flags = nostray_sys::descriptors::NO_FOLLOW_AND_DO_NOT_WAIT;
+            if let Ok(file) = File::options().read(true).custom_flags(flags).open(path) {
+                let mut bytes = Vec::new();
+                file.take(2 * FULL).read_to_end(&mut bytes).ok();
+                text.push_str(&String::from_utf8_lossy(&bytes));
+            }
+        }
+        text
+    }
+}
+
+/// Removes what nobody has written to for a week.
+pub(crate) fn forget_old(place: &Place) {
+    let Ok(entries) = std::fs::read_dir(place.path()) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let is_output = name.to_str().is_some_and(|name| name.ends_with(".out") || name.ends_with(".out.1"));
+        let age = entry.metadata().and_then(|found| found.modified()).map(|at| SystemTime::now().duration_since(at));
+        if is_output && age.is_ok_and(|age| age.is_ok_and(|age| age > A_WEEK)) {
+            std::fs::remove_file(entry.path()).ok();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_is_kept_in_one_line_each_and_bounded() {
+        let folder = std::env::temp_dir().join(format!("nostray-output-{}", nostray_sys::process::random()));
+        let place = Place::at(&folder).expect("place");
+        let mut output = Output::of(&place, "abc");
+        output.add("not JSON", b"hello \x1b[31m\xff world\r");
+        let text = output.read();
+        assert!(text.ends_with("not JSON: hello \\u{1b}[31m\u{fffd} world\n"), "{text:?}");
+        for _ in 0..1000 {
+            output.add("long", &[b'x'; 5000]);
+        }
+        assert!(output.read().len() as u64 <= 2 * FULL + 4096);
+        let files = std::fs::read_dir(&folder).expect("folder").count();
+        assert_eq!(files, 2);
+        forget_old(&place);
+        assert_eq!(std::fs::read_dir(&folder).expect("folder").count(), 2, "not old enough");
+        std::fs::remove_dir_all(folder).expect("remove");
+    }
+}

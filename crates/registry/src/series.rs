@@ -1,0 +1,76 @@
+//! The record of a front that starts one child after the other: there for as long as the front is, also while no child is. Each
+//! child's pen has a record of its own beside it.
+
+use nostray_pen::{PenId, Spec};
+use nostray_sys::identity::Identity;
+use nostray_sys::process::{self, Pid, Side};
+
+use crate::Error;
+use crate::journal::Story;
+use crate::output::Output;
+use crate::record::{Process, State};
+use crate::sweep::{self, Policy};
+use crate::witness::{About, Open, Passport, ancestors_of, remove};
+
+/// Keeps such a record.
+#[derive(Debug)]
+pub struct SeriesKeeper {
+    open: Open,
+    output: Output,
+    sweeps: bool,
+}
+
+impl SeriesKeeper {
+    /// Puts it on record.
+    pub fn open(id: &PenId, spec: &Spec, passport: &Passport, host: Option<Identity>) -> Result<Self, Error> {
+        let about = About { id, spec, tier: "none", cgroup: None };
+        let mut open = Open::new(passport, &about)?;
+        open.record.generation = Some(0);
+        open.record.host = host.map(Process::from);
+        open.record.ancestors = ancestors_of(&open.record.front);
+        open.enter(State::Asleep);
+        let output = Output::of(&open.place, &open.record.id);
+        Ok(Self { open, output, sweeps: passport.sweep })
+    }
+
+    /// The child is in this state, and it is that generation's.
+    pub fn enter(&mut self, state: State, generation: u64) {
+        if self.open.record.state != state || self.open.record.generation != Some(generation) {
+            self.open.record.generation = Some(generation);
+            self.open.enter(state);
+        }
+    }
+
+    /// A line for the journal.
+    pub fn tell(&self, story: Story) {
+        self.open.tell(story);
+    }
+
+    /// Something that the child printed and that was not for the host.
+    pub fn printed(&mut self, why: &str, line: &[u8]) {
+        self.output.add(why, line);
+    }
+
+    /// Looks, in a process of its own, for what others have left. Returns that process.
+    pub fn sweep(&mut self) -> Option<Pid> {
+        crate::output::forget_old(&self.open.place);
+        if !self.sweeps || !sweep::is_anybody_dead() {
+            return None;
+        }
+        match process::fork() {
+            Ok(Side::Child) => {
+                process::set_name("nostray-sweep");
+                self.open.let_go_of_lock();
+                sweep::sweep(&Policy::in_the_background());
+                process::exit_now(0);
+            }
+            Ok(Side::Parent(pid)) => Some(pid),
+            Err(_) => None,
+        }
+    }
+
+    /// It is over.
+    pub fn close(self) {
+        remove(&self.open.place, &self.open.record.id);
+    }
+}

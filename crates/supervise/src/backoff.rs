@@ -1,0 +1,127 @@
+//! How long to wait before the next start, and how many failures are too many.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A pause that doubles with every failure, between two bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    first: Duration,
+    longest: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { first: Duration::from_millis(250), longest: Duration::from_secs(30) }
+    }
+}
+
+impl Backoff {
+    /// The longest pause.
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        self.longest
+    }
+
+    /// The pause after so many failures in a row before this one. `luck`, from 0 to 1, spreads it over its upper half, so that
+    /// thirty servers which fell over one cause do not start in the same moment.
+    #[must_use]
+    pub fn pause(&self, failures: u32, luck: f64) -> Duration {
+        let doubled = self.first.saturating_mul(2u32.saturating_pow(failures.min(31)));
+        doubled.min(self.longest).mul_f64(0.5 + luck.clamp(0.0, 1.0) / 2.0)
+    }
+}
+
+impl fmt::Display for Backoff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = humantime::format_duration;
+        write!(f, "{}..{}", time(self.first), time(self.longest))
+    }
+}
+
+impl FromStr for Backoff {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "write it like 250ms..30s: the first pause and the longest one".to_owned();
+        let (first, longest) = text.split_once("..").ok_or_else(wrong)?;
+        let time = |text: &str| humantime::parse_duration(text.trim()).map_err(|_| wrong());
+        let (first, longest) = (time(first)?, time(longest)?);
+        if first.is_zero() {
+            return Err(
+                "the first pause must be more than zero, or a child that crashes at once would never let go \
+                        of the processor"
+                    .to_owned(),
+            );
+        }
+        if longest < first {
+            return Err("the longest pause is shorter than the first one".to_owned());
+        }
+        // A year is for ever, and no clock overflows.
+        let year = Duration::from_secs(366 * 24 * 3600);
+        Ok(Self { first: first.min(year), longest: longest.min(year) })
+    }
+}
+
+/// So many times in so long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// How many times.
+    pub times: u32,
+    /// In how long.
+    pub within: Duration,
+}
+
+impl Default for Rate {
+    fn default() -> Self {
+        Self { times: 5, within: Duration::from_secs(60) }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.times, humantime::format_duration(self.within))
+    }
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "write it like 5/1m: how many, in how long".to_owned();
+        let (times, within) = text.split_once('/').ok_or_else(wrong)?;
+        let times = times.trim().parse().ok().filter(|times| (1..=1000).contains(times)).ok_or_else(wrong)?;
+        let within =
+            humantime::parse_duration(within.trim()).ok().filter(|time| !time.is_zero()).ok_or_else(wrong)?;
+        Ok(Self { times, within: within.min(Duration::from_secs(366 * 24 * 3600)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest_and_luck_takes_up_to_half_of_them() {
+        let backoff: Backoff = "100ms..1s".parse().expect("right");
+        let pauses: Vec<_> = (0..6).map(|n| backoff.pause(n, 1.0).as_millis()).collect();
+        assert_eq!(pauses, [100, 200, 400, 800, 1000, 1000]);
+        assert_eq!(backoff.pause(0, 0.0).as_millis(), 50);
+        assert_eq!(backoff.pause(u32::MAX, 0.5).as_millis(), 750);
+    }
+
+    #[test]
+    fn what_is_written_wrong_is_refused_with_an_example() {
+        for wrong in ["", "1s", "1s..", "..1s", "2s..1s", "0s..1s", "1..2"] {
+            assert!(wrong.parse::<Backoff>().is_err(), "{wrong}");
+        }
+        for wrong in ["", "5", "5/", "/1m", "0/1m", "-1/1m", "5/0s", "5/1"] {
+            assert!(wrong.parse::<Rate>().is_err_and(|why| why.contains("5/1m")), "{wrong}");
+        }
+        assert_eq!("5/1m".parse::<Rate>().expect("right"), Rate::default());
+        assert_eq!(Rate::default().to_string(), "5/1m");
+        assert_eq!(Backoff::default().to_string(), "250ms..30s");
+        assert_eq!("250ms..30s".parse::<Backoff>().expect("right"), Backoff::default());
+    }
+}

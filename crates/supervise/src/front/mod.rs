@@ -1,0 +1,719 @@
+//! The front of a supervised child: one thread that waits for whatever comes next from the host, the child and the clock, lets
+//! the [`Session`] decide, and does what it says. It never waits for anybody, and keeps no more than what is on its way.
+
+mod child;
+mod gauge;
+mod news;
+mod outbox;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use nostray_pen::{PenId, Spec, Witness, Yard, Yielded, ask_to_stop};
+use nostray_registry::{Passport, RecordKeeper, SeriesKeeper, Story};
+use nostray_rpc::{Found, Lines};
+use nostray_sys::descriptors::write_to_stderr_at_once;
+use nostray_sys::poll::{self, Until};
+use nostray_sys::process::Ended;
+use nostray_sys::signal::Signal;
+use nostray_sys::stream::{self, Sink};
+
+use crate::cache::Cache;
+use crate::machine::{Cause, Generation, Moment, State, Why};
+use crate::session::{Effect, Session, Settings, Verdict};
+use child::{Child, Ending, order_for};
+use news::Telling;
+use outbox::Outbox;
+
+pub use nostray_pen::Error;
+
+/// More than this on its way to somebody, and nothing more is read that would go there too.
+const ENOUGH: usize = 64 << 10;
+/// The same for what we answer ourselves.
+const TOO_MUCH: usize = 4 << 20;
+/// How much of the child's stderr is kept for a host that does not read it. What is beyond is lost, or the child would wait.
+const STDERR_KEPT: usize = 64 << 10;
+/// When to look for what others have left: not while the child is starting.
+const SETTLED: Duration = Duration::from_secs(2);
+/// How long a child whose output has ended may take to end itself.
+const AFTER_ITS_OUTPUT: Duration = Duration::from_secs(2);
+
+/// What a user wants.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What to contain, and how.
+    pub spec: Spec,
+    /// What is said of it on record.
+    pub passport: Passport,
+    /// How the session is kept.
+    pub settings: Settings,
+    /// The memory that the child's tree may use.
+    pub max_memory: Option<u64>,
+    /// The longest line that is passed on.
+    pub max_line: usize,
+    /// Whether what an earlier run has said about itself is good enough until somebody calls.
+    pub lazy: bool,
+    /// Whether to write down what this run says about itself.
+    pub remember: bool,
+}
+
+/// Runs a supervised child for the host that started this process, and returns the exit code to end with once nothing is left.
+///
+/// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else.**
+pub fn run(options: Options) -> Result<u8, Error> {
+    let yard = Yard::open(&options.spec.die_with)?;
+    let directory = std::env::current_dir().unwrap_or_default();
+    let cache = (options.lazy || options.remember).then(|| Cache::open(&options.spec.command, &directory));
+    let seed = nostray_sys::process::random();
+    let session = Session::new(options.settings.clone(), cache, options.lazy, seed);
+    let id = PenId::new();
+    let series = match SeriesKeeper::open(&id, &options.spec, &options.passport, yard.host()) {
+        Ok(series) => Some(series),
+        Err(why) => {
+            write_to_stderr_at_once(&format!("nostray: this child is contained, but not on record: {why}\n"));
+            None
+        }
+    };
+    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+    let host = HostEnds { stdin: stdin.as_fd(), stdout: stdout.as_fd(), stderr: stderr.as_fd() };
+    Ok(Front {
+        from_host: Some(Lines::new(options.max_line)),
+        to_host: Outbox::new(Sink::of(host.stdout)),
+        errors: Outbox::new(Sink::of(host.stderr)),
+        host,
+        options,
+        yard,
+        id,
+        series,
+        session,
+        child: None,
+        began: Instant::now(),
+        told: None,
+        next_look: None,
+        sweep_at: Some(Instant::now() + SETTLED),
+        code: 0,
+        host_gone: false,
+        host_deaf: false,
+    }
+    .run())
+}
+
+/// The host's streams. They are shared with it, so nothing about them is changed.
+#[derive(Debug, Clone, Copy)]
+struct HostEnds<'a> {
+    stdin: BorrowedFd<'a>,
+    stdout: BorrowedFd<'a>,
+    stderr: BorrowedFd<'a>,
+}
+
+struct Front<'a> {
+    options: Options,
+    yard: Yard,
+    id: PenId,
+    series: Option<SeriesKeeper>,
+    session: Session,
+    host: HostEnds<'a>,
+    /// Until the host ends its output.
+    from_host: Option<Lines>,
+    to_host: Outbox,
+    errors: Outbox,
+    child: Option<Child>,
+    began: Instant,
+    /// The state that is on record.
+    told: Option<(State, Generation)>,
+    /// When to look at the memory of the tree.
+    next_look: Option<Instant>,
+    sweep_at: Option<Instant>,
+    code: u8,
+    host_gone: bool,
+    /// The host does not read any more.
+    host_deaf: bool,
+}
+
+/// Something that can happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Signals,
+    HostEnded,
+    FromHost,
+    ToHost,
+    Errors,
+    FromChild,
+    ToChild,
+    ChildErrors,
+    Inbox,
+    Pen,
+}
+
+impl Front<'_> {
+    fn run(mut self) -> u8 {
+        self.session.begin(self.now());
+        loop {
+            self.do_what_is_due();
+            if self.is_over() {
+                break;
+            }
+            let sources = self.wait();
+            for source in sources {
+                self.on(source);
+            }
+        }
+        self.save();
+        if let Some(series) = self.series.take() {
+            series.close();
+        }
+        self.code
+    }
+
+    fn now(&self) -> Moment {
+        self.began.elapsed()
+    }
+
+    /// Nothing lives, nothing will, and the host has got all that it wants to read.
+    fn is_over(&self) -> bool {
+        self.child.is_none()
+            && self.session.is_over()
+            && (self.to_host.is_empty() || self.host_gone || self.host_deaf)
+    }
+
+    /// Waits for something to happen. Only what there is room for is looked at.
+    fn wait(&mut self) -> Vec<Source> {
+        let timeout = self.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
+        let mut events: Vec<(BorrowedFd<'_>, Until)> = Vec::with_capacity(12);
+        let mut sources = Vec::with_capacity(12);
+        let mut add = |source: Source, fd, until| {
+            sources.push(source);
+            events.push((fd, until));
+        };
+        add(Source::Signals, self.yard.signals(), Until::Readable);
+        if !self.host_gone {
+            for (fd, until, _) in self.yard.ends() {
+                add(Source::HostEnded, fd, until);
+            }
+        }
+        if self.from_host.is_some() && !self.host_gone {
+            if self.may_read_host() {
+                add(Source::FromHost, self.host.stdin, Until::Readable);
+            } else if self.yard.stdin_tells() && self.child.is_none() {
+                // Nobody is there to take what it says; that it has gone would not be seen otherwise.
+                add(Source::FromHost, self.host.stdin, Until::HungUp);
+            }
+        }
+        if !self.to_host.is_empty() && !self.host_deaf {
+            add(Source::ToHost, self.host.stdout, Until::Writable);
+        }
+        if !self.errors.is_empty() {
+            add(Source::Errors, self.host.stderr, Until::Writable);
+        }
+        if let Some(child) = &self.child {
+            add(Source::Inbox, child.inbox.as_fd(), Until::Readable);
+            if !child.front_ended {
+                add(Source::Pen, child.penned.front.as_fd(), Until::Readable);
+            }
+            if let Some(stdout) = child.stdout.as_ref().filter(|_| self.to_host.len() < ENOUGH) {
+                add(Source::FromChild, stdout.as_fd(), Until::Readable);
+            }
+            if let Some(stderr) = &child.stderr {
+                add(Source::ChildErrors, stderr.as_fd(), Until::Readable);
+            }
+            if let Some(stdin) = child.stdin.as_ref().filter(|_| !child.to.is_empty()) {
+                add(Source::ToChild, stdin.as_fd(), Until::Writable);
+            }
+        }
+        let came = poll::wait(&events, timeout).unwrap_or_default();
+        sources.into_iter().zip(came).filter(|(_, came)| *came).map(|(source, _)| source).collect()
+    }
+
+    fn may_read_host(&self) -> bool {
+        self.session.has_room()
+            && self.to_host.len() < TOO_MUCH
+            && self.child.as_ref().is_none_or(|child| child.to.len() < ENOUGH)
+    }
+
+    fn next_deadline(&mut self) -> Option<Instant> {
+        let session = self.session.deadline().map(|at| self.began + at);
+        let child = self.child.as_ref().and_then(|child| match child.ending {
+            Ending::EndOfInput(at) => Some(at),
+            _ => None,
+        });
+        let orphans = self.child.as_ref().and_then(|child| child.orphaned);
+        [session, child, orphans, self.next_look, self.sweep_at].into_iter().flatten().min()
+    }
+
+    fn on(&mut self, source: Source) {
+        let result = match source {
+            Source::Signals => {
+                self.on_signals();
+                Ok(())
+            }
+            Source::HostEnded => {
+                self.on_host_ended();
+                Ok(())
+            }
+            Source::FromHost => self.read_host(),
+            Source::ToHost => self.to_host.flush(self.host.stdout),
+            Source::Errors => {
+                if self.errors.flush(self.host.stderr).is_err() {
+                    self.errors.discard();
+                }
+                Ok(())
+            }
+            Source::FromChild => self.read_child(false),
+            Source::ToChild => {
+                self.flush_to_child();
+                Ok(())
+            }
+            Source::ChildErrors => {
+                self.read_errors();
+                Ok(())
+            }
+            Source::Inbox => {
+                self.hear();
+                Ok(())
+            }
+            // What it has told comes first.
+            Source::Pen => {
+                self.hear();
+                Ok(())
+            }
+        };
+        if result.is_err() {
+            self.host_is_deaf();
+        }
+    }
+
+    /// The host cannot be written to: it has closed its end, so nobody waits for an answer.
+    fn host_is_deaf(&mut self) {
+        self.host_deaf = true;
+        self.to_host.discard();
+        self.session.release(self.now());
+    }
+
+    fn on_signals(&mut self) {
+        while let Some(arrived) = self.yard.next_signal() {
+            if let Some(at_once) = Yard::asks_to_stop(arrived) {
+                self.session.stop(self.now());
+                if let Some(child) = &self.child {
+                    ask_to_stop(child.guard.as_ref().map_or(&child.penned.front, |(_, guard)| guard), at_once).ok();
+                }
+                continue;
+            }
+            // As without us: the child gets what the host sent, and what follows is the pen's affair.
+            let is_the_end = Yard::is_the_end(arrived);
+            if is_the_end {
+                self.session.stop(self.now());
+            }
+            match &self.child {
+                Some(child) => drop(child.penned.front.send(arrived.signal)),
+                None if is_the_end => self.code = Ended::Killed(arrived.signal).shell_code(),
+                None => {}
+            }
+        }
+        self.look_after_pen();
+    }
+
+    fn on_host_ended(&mut self) {
+        let ends = self.yard.ends();
+        let events: Vec<_> = ends.iter().map(|(fd, until, _)| (*fd, *until)).collect();
+        let came = poll::wait(&events, Some(Duration::ZERO)).unwrap_or_default();
+        if came.contains(&true) {
+            self.host_gone = true;
+            self.from_host = None;
+            self.session.release(self.now());
+            if let Some(child) = &mut self.child {
+                child.ending = Ending::EndOfInput(Instant::now());
+            }
+        }
+    }
+
+    fn read_host(&mut self) -> io::Result<()> {
+        let now = self.now();
+        let Some(mut lines) = self.from_host.take() else { return Ok(()) };
+        let count = stream::read(self.host.stdin, lines.space()).unwrap_or(Some(0));
+        let ended = count == Some(0);
+        lines.filled(count.unwrap_or(0));
+        // Lines that go on as they are and follow each other are written in one piece.
+        let mut run: Option<std::ops::Range<usize>> = None;
+        loop {
+            let found = if ended { lines.next_found().or_else(|| lines.rest_found()) } else { lines.next_found() };
+            let Some(found) = found else { break };
+            match found {
+                Found::Whole(span) => {
+                    let (text, raw) = (lines.bytes(span.text), lines.bytes(span.raw.clone()));
+                    let verdict = self.session.from_host(text, raw, now);
+                    // What we say to the child ourselves comes before or after, never between.
+                    if self.session.has_effects() || verdict != Verdict::Forward {
+                        self.to_child(run.take().map(|range| lines.bytes(range)));
+                        self.perform();
+                    }
+                    match verdict {
+                        Verdict::Forward if !raw.ends_with(b"\n") => {
+                            self.to_child(run.take().map(|range| lines.bytes(range)));
+                            self.to_child(Some(&[lines.bytes(span.raw), b"\n"].concat()));
+                        }
+                        Verdict::Forward => {
+                            run = Some(run.map_or(span.raw.start, |run| run.start)..span.raw.end);
+                        }
+                        Verdict::Replace(line) => self.to_child(Some(&line)),
+                        Verdict::Swallow | Verdict::Log(_) => {}
+                    }
+                }
+                Found::TooLong { length, skimmed } => {
+                    self.session.too_long_from_host(length, self.options.max_line, &skimmed);
+                    self.perform();
+                }
+            }
+        }
+        self.to_child(run.map(|range| lines.bytes(range)));
+        if ended {
+            self.session.host_closed(self.options.spec.graces.eof(), now);
+        } else {
+            self.from_host = Some(lines);
+        }
+        self.perform();
+        Ok(())
+    }
+
+    fn to_child(&mut self, bytes: Option<&[u8]>) {
+        let (Some(bytes), Some(child)) = (bytes, &mut self.child) else { return };
+        let Some(stdin) = &child.stdin else { return };
+        if child.to.pass(stdin.as_fd(), bytes).is_err() {
+            child.to.discard(); // it has closed its input; its end will be told
+        }
+    }
+
+    fn flush_to_child(&mut self) {
+        let Some(child) = &mut self.child else { return };
+        let Some(stdin) = &child.stdin else { return };
+        if child.to.flush(stdin.as_fd()).is_err() {
+            child.to.discard();
+        }
+    }
+
+    /// Reads what the child says. At its end all that is there, however slow the host is: no more than a pipe holds.
+    fn read_child(&mut self, to_the_end: bool) -> io::Result<()> {
+        loop {
+            let now = self.now();
+            let Some(child) = &mut self.child else { return Ok(()) };
+            let Some(stdout) = &child.stdout else { return Ok(()) };
+            let Some(mut lines) = child.from.take() else { return Ok(()) };
+            let count = stream::read(stdout, lines.space()).unwrap_or(Some(0));
+            lines.filled(count.unwrap_or(0));
+            let passed = self.pass_on(&mut lines, now);
+            if count == Some(0) {
+                if let Some(Found::Whole(span)) = lines.rest_found() {
+                    self.log("cut off", lines.bytes(span.text));
+                }
+                self.child_is_mute();
+            } else if let Some(child) = &mut self.child {
+                child.from = Some(lines);
+            }
+            passed?;
+            if !to_the_end || !matches!(count, Some(1..)) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn pass_on(&mut self, lines: &mut Lines, now: Moment) -> io::Result<()> {
+        let mut run: Option<std::ops::Range<usize>> = None;
+        while let Some(found) = lines.next_found() {
+            match found {
+                Found::Whole(span) => {
+                    let verdict = self.session.from_child(lines.bytes(span.text.clone()), now);
+                    // What was said before goes first.
+                    if self.session.has_effects() || verdict != Verdict::Forward {
+                        self.to_host(run.take().map(|range| lines.bytes(range)))?;
+                        self.perform();
+                    }
+                    match verdict {
+                        Verdict::Forward => {
+                            run = Some(run.map_or(span.raw.start, |run| run.start)..span.raw.end);
+                        }
+                        Verdict::Replace(line) => self.to_host(Some(&line))?,
+                        Verdict::Swallow => {}
+                        Verdict::Log(why) => self.log(&why, lines.bytes(span.text)),
+                    }
+                }
+                Found::TooLong { length, skimmed } => {
+                    self.session.too_long_from_child(length, self.options.max_line, &skimmed, now);
+                    self.log(&format!("longer than --max-line ({length} bytes)"), b"");
+                    self.perform();
+                }
+            }
+        }
+        self.to_host(run.map(|range| lines.bytes(range)))
+    }
+
+    fn to_host(&mut self, bytes: Option<&[u8]>) -> io::Result<()> {
+        match bytes {
+            Some(bytes) if !self.host_deaf => self.to_host.pass(self.host.stdout, bytes),
+            _ => Ok(()),
+        }
+    }
+
+    /// Its output has ended. It cannot answer any more, so it is asked to end, if it has not yet.
+    fn child_is_mute(&mut self) {
+        if let Some(child) = &mut self.child {
+            child.stdout = None;
+            if child.ending == Ending::No {
+                child.ending = Ending::EndOfInput(Instant::now() + AFTER_ITS_OUTPUT);
+            }
+        }
+    }
+
+    /// True if there may be more.
+    fn read_errors(&mut self) -> bool {
+        let Some(child) = &mut self.child else { return false };
+        let Some(stderr) = &child.stderr else { return false };
+        let mut buffer = [0; 16 << 10];
+        match stream::read(stderr, &mut buffer) {
+            Ok(Some(0)) | Err(_) => {
+                child.stderr = None;
+                false
+            }
+            Ok(None) => false,
+            Ok(Some(count)) => {
+                self.session.stderr(&buffer[..count]);
+                let room = STDERR_KEPT.saturating_sub(self.errors.len());
+                if self.errors.pass(self.host.stderr, &buffer[..count.min(room)]).is_err() {
+                    self.errors.discard();
+                }
+                true
+            }
+        }
+    }
+
+    /// Takes in what the pen's processes have told.
+    fn hear(&mut self) {
+        let now = self.now();
+        let Some(child) = &mut self.child else { return };
+        if child.hear() {
+            let generation = child.generation;
+            let cause = Cause(format!("the child {}", child.ended.as_deref().unwrap_or("has ended")));
+            // What it has said before counts.
+            self.read_all();
+            self.session.child_died(generation, cause, now);
+            self.perform();
+        }
+        self.look_after_pen();
+    }
+
+    fn read_all(&mut self) {
+        if self.read_child(true).is_err() {
+            self.host_is_deaf();
+        }
+        while self.read_errors() {}
+    }
+
+    /// Looks after the processes of the pen, and notices when none is left.
+    fn look_after_pen(&mut self) {
+        loop {
+            let Some(child) = &mut self.child else { return };
+            match self.yard.reap(&child.penned) {
+                Yielded::Front(how) => {
+                    child.front_ended = true;
+                    if let Ended::Exited(code) = how {
+                        self.code = code;
+                    }
+                }
+                Yielded::Stopped(by) => {
+                    Yard::stop_with_terminal(by);
+                    child.penned.front.send(Signal::CONT).ok();
+                }
+                Yielded::Nothing => {
+                    // All of its keepers were killed: what is left of the tree has been handed to us.
+                    if child.orphaned.is_none() && !child.is_kept() {
+                        self.yard.terminate_orphans(&child.penned);
+                        child.orphaned = Some(Instant::now() + self.options.spec.graces.term());
+                    }
+                    return;
+                }
+                Yielded::Empty => return self.child_is_gone(),
+            }
+        }
+    }
+
+    fn child_is_gone(&mut self) {
+        if let Some(child) = &mut self.child {
+            child.hear();
+        }
+        self.read_all();
+        let now = self.now();
+        let Some(child) = self.child.take() else { return };
+        self.next_look = None;
+        let cause = match (&child.not_executed, &child.ended) {
+            (Some(why), _) => why.clone(),
+            (None, Some(how)) => format!("the child {how}"),
+            (None, None) if child.guard.is_none() => "it could not be started".to_owned(),
+            (None, None) => "the child was ended, since nostray's own processes were killed".to_owned(),
+        };
+        // The first time there is somebody to be told that the command is wrong.
+        let hopeless = child.not_executed.is_some() && child.generation == Generation(1);
+        if child.ended_by_others && child.ending == Ending::No {
+            self.session.stop(now);
+        }
+        if hopeless {
+            self.session.child_hopeless(child.generation, Cause(cause), now);
+        } else {
+            self.session.child_emptied(child.generation, Cause(cause), now);
+        }
+        if *self.session.state() == State::Asleep && !self.host_gone {
+            self.code = 0; // it slept well
+        }
+        self.perform();
+    }
+
+    /// Does what the session says.
+    fn perform(&mut self) {
+        while self.session.has_effects() {
+            for effect in self.session.effects() {
+                match effect {
+                    Effect::ToHost(line) if !self.host_deaf => {
+                        if self.to_host.pass(self.host.stdout, &line).is_err() {
+                            self.host_is_deaf();
+                        }
+                    }
+                    Effect::ToHost(_) => {}
+                    Effect::ToChild(line) => self.to_child(Some(&line)),
+                    Effect::Start(generation) => self.start(generation),
+                    Effect::TearDown(_, why) => self.tear_down(why),
+                }
+            }
+        }
+        self.put_on_record();
+    }
+
+    fn start(&mut self, generation: Generation) {
+        let spec = Spec { die_with: Vec::new(), ..self.options.spec.clone() };
+        let passport = Passport { sweep: false, ..self.options.passport.clone() };
+        let keeper: Box<dyn Witness> = Box::new(RecordKeeper::new(passport));
+        let id = self.id.in_series(generation.0);
+        let started = Telling::new(keeper).map_err(|error| error.to_string()).and_then(|(telling, inbox)| {
+            let penned = self.yard.start(&spec, id, Box::new(telling)).map_err(|error| error.to_string())?;
+            Ok(Child::new(generation, penned, inbox, self.options.max_line))
+        });
+        let now = self.now();
+        match started {
+            Ok(child) => {
+                self.child = Some(child);
+                self.next_look = self.options.max_memory.map(|_| Instant::now() + gauge::PERIOD);
+                self.session.child_started(generation, now);
+            }
+            Err(why) => {
+                write_to_stderr_at_once(&format!("nostray: {why}\n"));
+                self.code = nostray_pen::OWN_FAILURE;
+                self.session.child_emptied(generation, Cause(why), now);
+            }
+        }
+    }
+
+    fn tear_down(&mut self, why: Why) {
+        let patience = self.options.spec.graces.eof();
+        let Some(child) = &mut self.child else { return };
+        child.ending = match (order_for(why), why) {
+            (Some(order), _) => Ending::Order(order),
+            // Whoever stops it tells it himself; its input stays open until then.
+            (None, Why::Stop) => child.ending,
+            (None, _) => Ending::EndOfInput(Instant::now() + if self.host_gone { Duration::ZERO } else { patience }),
+        };
+        child.end_on();
+    }
+
+    fn do_what_is_due(&mut self) {
+        let now = self.now();
+        if self.session.deadline().is_some_and(|at| at <= now) {
+            self.session.tick(now);
+        }
+        self.perform();
+        if let Some(child) = &mut self.child {
+            child.end_on();
+            if child.orphaned.is_some_and(|at| at <= Instant::now()) {
+                self.yard.kill_orphans(&child.penned);
+                child.orphaned = Some(Instant::now() + Duration::from_millis(50));
+                self.look_after_pen();
+            }
+        }
+        if self.next_look.is_some_and(|at| at <= Instant::now()) {
+            self.look_at_memory();
+        }
+        if self.sweep_at.is_some_and(|at| at <= Instant::now()) {
+            self.sweep_at = None;
+            if let Some(sweeper) = self.series.as_mut().and_then(SeriesKeeper::sweep) {
+                self.yard.is_sweeper(sweeper);
+            }
+            self.save();
+            nostray_sys::memory::release_program_pages();
+        }
+    }
+
+    fn look_at_memory(&mut self) {
+        self.next_look = Some(Instant::now() + gauge::PERIOD);
+        let now = self.now();
+        let (Some(child), Some(limit)) = (&self.child, self.options.max_memory) else { return };
+        let (Some(gauge), Some((guard, _))) = (&child.gauge, &child.guard) else { return };
+        let generation = child.generation;
+        if let Some(used) = gauge.over(limit, *guard) {
+            self.session.over_memory(generation, used > limit.saturating_mul(2), now);
+            self.perform();
+        }
+    }
+
+    fn log(&mut self, why: &str, line: &[u8]) {
+        if let Some(series) = &mut self.series {
+            series.printed(why, line);
+        }
+    }
+
+    fn save(&mut self) {
+        if let Some(cache) = self.session.cache()
+            && let Err(error) = cache.save()
+        {
+            write_to_stderr_at_once(&format!("nostray: what --lazy needs could not be written down: {error}\n"));
+        }
+    }
+
+    /// Writes down what has become of the child, if it is something else than before.
+    fn put_on_record(&mut self) {
+        let (state, generation) = (self.session.state(), self.session.generation());
+        if self.told.as_ref().is_some_and(|(told, of)| told == state && *of == generation) {
+            return;
+        }
+        let state = state.clone();
+        let before = self.told.replace((state.clone(), generation)).map(|(state, _)| state);
+        if matches!(state, State::Asleep | State::Tripped { .. }) {
+            self.save();
+        }
+        let Some(series) = &mut self.series else { return };
+        use nostray_registry::State as Recorded;
+        let recorded = match &state {
+            State::Asleep | State::Ended => Recorded::Asleep,
+            State::Starting(_) => Recorded::Starting,
+            State::Ready { .. } => Recorded::Ready,
+            State::Stopping { why, .. } => Recorded::Stopping { reason: why.cause().0 },
+            State::Falling { cause, .. } => Recorded::Stopping { reason: cause.0.clone() },
+            State::BackingOff { cause } => Recorded::BackingOff { cause: cause.0.clone() },
+            State::Tripped { cause } => Recorded::Tripped { cause: cause.0.clone() },
+        };
+        series.enter(recorded, generation.0);
+        match (&state, before) {
+            (State::Ready { .. }, Some(State::Starting(_))) => {
+                let after = self.child.as_ref().map_or(0, |child| child.started.elapsed().as_millis());
+                series.tell(Story::Answering { generation: generation.0, after: u64::try_from(after).unwrap_or(0) });
+            }
+            (State::BackingOff { cause }, _) => {
+                let pause =
+                    self.session.deadline().map_or(0, |at| at.saturating_sub(self.began.elapsed()).as_millis());
+                series.tell(Story::Respawning {
+                    generation: generation.0 + 1,
+                    pause: u64::try_from(pause).unwrap_or(0),
+                    cause: cause.0.clone(),
+                });
+            }
+            (State::Tripped { cause }, _) => series.tell(Story::Tripped { cause: cause.0.clone() }),
+            (State::Asleep, Some(State::Stopping { .. })) => series.tell(Story::Asleep),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What the processes of a pen tell the front that opened it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nostray_pen::{Event, Opening, Witness};
+use nostray_registry::Process;
+use nostray_sys::descriptors::{message_pair, receive_message, send_message};
+use serde::{Deserialize, Serialize};
+
+/// One piece of news.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum News {
+    /// The pen is about to be; the folder of its control group.
+    Opened(Option<String>),
+    Started {
+        spare: Option<Process>,
+        guard: Option<Process>,
+    },
+    /// It is being torn down: the reason, in one word.
+    Stopping(String),
+    /// The child has ended.
+    Ended(String),
+    /// The child could not be executed.
+    NotExecuted(String),
+}
+
+/// A witness that passes on what it sees, after another one has seen it.
+#[derive(Debug)]
+pub(super) struct Telling {
+    inner: Box<dyn Witness>,
+    to: OwnedFd,
+}
+
+/// Where it arrives.
+#[derive(Debug)]
+pub(super) struct Inbox(OwnedFd);
+
+impl Telling {
+    pub(super) fn new(inner: Box<dyn Witness>) -> io::Result<(Self, Inbox)> {
+        let (to, from) = message_pair()?;
+        Ok((Self { inner, to }, Inbox(from)))
+    }
+
+    /// What cannot be told is found out by the end of the processes.
+    fn tell(&self, news: &News) {
+        if let Ok(text) = serde_json::to_vec(news) {
+            send_message(self.to.as_fd(), &text).ok();
+        }
+    }
+}
+
+impl Witness for Telling {
+    fn opens(&mut self, opening: &Opening<'_>) -> Result<(), String> {
+        self.tell(&News::Opened(opening.cgroup.map(|path| path.display().to_string())));
+        self.inner.opens(opening)
+    }
+
+    fn settled(&mut self) {
+        self.inner.settled();
+    }
+
+    fn sees(&mut self, event: &Event) {
+        self.inner.sees(event);
+        match event {
+            Event::Started { spare, guard, .. } => {
+                self.tell(&News::Started { spare: spare.map(Process::from), guard: guard.map(Process::from) });
+            }
+            Event::Stopping(reason) => self.tell(&News::Stopping(reason.word().to_owned())),
+            Event::ChildEnded(how) => self.tell(&News::Ended(how.to_string())),
+            Event::NotExecuted(why) => self.tell(&News::NotExecuted(why.clone())),
+            _ => {}
+        }
+    }
+}
+
+impl Inbox {
+    /// The next piece of news.
+    pub(super) fn next(&self) -> Option<News> {
+        let mut buffer = [0; 4096];
+        let length = receive_message(self.0.as_fd(), &mut buffer).ok().filter(|length| *length > 0)?;
+        serde_json::from_slice(&buffer[..length]).ok()
+    }
+}
+
+impl AsFd for Inbox {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,531 @@
+//! When a child is started, torn down, started again, and given up: a function from a state and an event to the next state and
+//! what is to be done. No clock, no process and no message in it, so that a test can show every event to every state.
+//!
+//! Its invariants:
+//! 1. At most one live generation. The next one starts only when the tree of the last one is empty.
+//! 2. No holder, no child: nothing is started, or started again, that nobody holds.
+//! 3. A child that is still starting is torn down only because nobody holds it any more, because it was to be stopped, or
+//!    because of a limit that the user set; never for a newcomer.
+//! 4. Starts back off exponentially, forget their failures only after a sustained time in *ready*, and trip.
+//! 5. What was in flight when its child died is cut off at once.
+//! 6. Stopping beats starting.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::backoff::{Backoff, Rate};
+
+/// Counts the incarnations of a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Generation(pub u64);
+
+impl Generation {
+    fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A moment, as the time since the machine was made. It is told and never asked for.
+pub type Moment = Duration;
+
+/// What a user wants of a child.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// Whether a child that ended by itself is started again.
+    pub respawn: bool,
+    /// How long to wait before that.
+    pub backoff: Backoff,
+    /// So many failures in so long, and it is given up for a while.
+    pub max_failures: Rate,
+    /// So long in *ready*, and earlier failures are forgotten.
+    pub sustained: Duration,
+    /// Put to sleep after so long without anything in flight.
+    pub hibernate: Option<Duration>,
+    /// Recycled, at a quiet moment, after so long.
+    pub max_age: Option<Duration>,
+    /// A start that takes longer has failed.
+    pub start_timeout: Option<Duration>,
+    /// Start when something needs the child, not when somebody holds it.
+    pub on_demand: bool,
+}
+
+/// Why a child is torn down although it lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// It was to be stopped, for good.
+    Stop,
+    /// Nobody holds it any more.
+    Released,
+    /// Nothing was in flight for long enough.
+    Hibernate,
+    /// Its tree uses more memory than it may.
+    Memory,
+    /// It is older than it may become.
+    Age,
+    /// Its start took too long.
+    StartTimeout,
+    /// It did not take up the session of the one before it.
+    BadStart,
+}
+
+impl Why {
+    /// What whoever waits is told.
+    #[must_use]
+    pub fn cause(self) -> Cause {
+        Cause(
+            match self {
+                Self::Stop => "it was stopped",
+                Self::Released => "nobody holds it any more",
+                Self::Hibernate => "it was put to sleep",
+                Self::Memory => "its tree used more memory than --max-memory allows, and it is started anew",
+                Self::Age => "it has reached its --max-age, and is started anew",
+                Self::StartTimeout => "it took longer to start than --start-timeout allows",
+                Self::BadStart => "it refused the handshake that the one before it had taken",
+            }
+            .to_owned(),
+        )
+    }
+}
+
+/// Why a child is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause(pub String);
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where a child is in its life.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// Not there, and nobody waits for it.
+    Asleep,
+    /// There, but it has not answered yet.
+    Starting(Generation),
+    /// There, and it has answered.
+    Ready {
+        /// Which one.
+        generation: Generation,
+        /// To be recycled at the next quiet moment.
+        recycle: Option<Why>,
+    },
+    /// Being torn down by us.
+    Stopping {
+        /// Which one.
+        generation: Generation,
+        /// Why.
+        why: Why,
+    },
+    /// It ended by itself, and its tree is not empty yet.
+    Falling {
+        /// Which one.
+        generation: Generation,
+        /// How it ended.
+        cause: Cause,
+    },
+    /// Waiting before the next start.
+    BackingOff {
+        /// How the last one ended.
+        cause: Cause,
+    },
+    /// It failed too often. Whoever calls is told so at once.
+    Tripped {
+        /// How the last one ended.
+        cause: Cause,
+    },
+    /// Over, for good.
+    Ended,
+}
+
+impl State {
+    /// The generation that is alive, or whose tree is not known to be empty.
+    #[must_use]
+    pub fn live(&self) -> Option<Generation> {
+        match self {
+            Self::Starting(generation)
+            | Self::Ready { generation, .. }
+            | Self::Stopping { generation, .. }
+            | Self::Falling { generation, .. } => Some(*generation),
+            Self::Asleep | Self::BackingOff { .. } | Self::Tripped { .. } | Self::Ended => None,
+        }
+    }
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Somebody holds the child from now on.
+    Taken,
+    /// One holder less.
+    Released,
+    /// Something waits that only the child can answer.
+    Demanded,
+    /// The child has answered.
+    Answered(Generation),
+    /// From now on something is in flight.
+    Busy,
+    /// Nothing is in flight any more.
+    Quiet,
+    /// The child ended by itself; its tree may not be empty.
+    Died(Generation, Cause),
+    /// The tree is empty. The cause counts if nobody has asked for it.
+    Emptied(Generation, Cause),
+    /// The tree uses more memory than it may.
+    OverMemory(Generation),
+    /// It uses twice as much.
+    FarOverMemory(Generation),
+    /// A timer has fired.
+    Fired(Timer),
+    /// Stop, for good.
+    Stop,
+    /// It is there, but refuses the handshake that its predecessor took.
+    BadStart(Generation),
+    /// Starting it is of no use: the program is not there.
+    Hopeless(Generation, Cause),
+}
+
+/// What the machine waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Timer {
+    /// The next start.
+    Backoff,
+    /// A start that takes too long.
+    Start,
+    /// Long enough in *ready*.
+    Sustained,
+    /// Long enough without work.
+    Hibernate,
+    /// Old age.
+    Age,
+    /// Long enough after it was given up.
+    Cooled,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Start this generation.
+    Start(Generation),
+    /// Tear this one down, with its graces.
+    TearDown(Generation, Why),
+    /// Answer everything that is in flight with an error.
+    CutOff(Cause),
+    /// Answer everything that waits with an error.
+    Refuse(Cause),
+    /// Tell me in so long. Replaces what was said of the same timer before.
+    Arm(Timer, Duration),
+    /// Not any more.
+    Disarm(Timer),
+}
+
+/// A child's life, as it was so far.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    policy: Policy,
+    state: State,
+    last: Generation,
+    holders: usize,
+    /// Something waits for the child.
+    demanded: bool,
+    busy: bool,
+    /// Failures that are not forgotten yet.
+    failures: Vec<Moment>,
+    /// How many in a row, for the backoff.
+    in_a_row: u32,
+    /// Tripped before, and not proved better since: one more failure is enough.
+    on_probation: bool,
+}
+
+impl Machine {
+    /// One that nobody holds yet.
+    #[must_use]
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            state: State::Asleep,
+            last: Generation::default(),
+            holders: 0,
+            demanded: false,
+            busy: false,
+            failures: Vec::new(),
+            in_a_row: 0,
+            on_probation: false,
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// How many hold it.
+    #[must_use]
+    pub fn holders(&self) -> usize {
+        self.holders
+    }
+
+    /// How many generations there have been.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.last
+    }
+
+    /// Takes an event in. `luck`, from 0 to 1, is the jitter of a backoff.
+    #[must_use]
+    pub fn on(&mut self, event: Event, now: Moment, luck: f64) -> Vec<Action> {
+        let mut todo = Vec::new();
+        if self.state == State::Ended {
+            return todo;
+        }
+        match event {
+            Event::Taken => {
+                self.holders += 1;
+                if self.state == State::Asleep && !self.policy.on_demand {
+                    self.start(&mut todo);
+                }
+            }
+            Event::Released => {
+                self.holders = self.holders.saturating_sub(1);
+                if self.holders == 0 {
+                    self.demanded = false;
+                    self.let_go(Why::Released, &mut todo);
+                }
+            }
+            Event::Stop => {
+                self.demanded = false;
+                self.let_go(Why::Stop, &mut todo);
+            }
+            Event::Demanded => self.on_demand(&mut todo),
+            Event::Busy => {
+                self.busy = true;
+                todo.push(Action::Disarm(Timer::Hibernate));
+            }
+            Event::Quiet => {
+                self.busy = false;
+                self.look_for_rest(&mut todo);
+            }
+            Event::Answered(generation) => {
+                if self.state == State::Starting(generation) {
+                    self.state = State::Ready { generation, recycle: None };
+                    todo.push(Action::Disarm(Timer::Start));
+                    todo.push(Action::Arm(Timer::Sustained, self.policy.sustained));
+                    self.look_for_rest(&mut todo);
+                }
+            }
+            Event::Died(generation, cause) => self.on_death(generation, cause, &mut todo),
+            Event::Emptied(generation, cause) => self.on_empty(generation, cause, now, luck, &mut todo),
+            Event::Hopeless(generation, cause) => self.on_hopeless(generation, cause, &mut todo),
+            Event::BadStart(generation) => {
+                if self.state == State::Starting(generation) {
+                    self.tear_down(generation, Why::BadStart, &mut todo);
+                }
+            }
+            Event::OverMemory(generation) => self.recycle(generation, Why::Memory, &mut todo),
+            Event::FarOverMemory(generation) => {
+                if matches!(self.state, State::Starting(g) | State::Ready { generation: g, .. } if g == generation) {
+                    self.tear_down(generation, Why::Memory, &mut todo);
+                }
+            }
+            Event::Fired(timer) => self.on_timer(timer, &mut todo),
+        }
+        todo
+    }
+
+    fn start(&mut self, todo: &mut Vec<Action>) {
+        debug_assert!(self.holders > 0 && self.state.live().is_none());
+        self.last = self.last.next();
+        self.demanded = false;
+        self.state = State::Starting(self.last);
+        todo.extend([Timer::Backoff, Timer::Cooled].map(Action::Disarm));
+        todo.push(Action::Start(self.last));
+        if let Some(limit) = self.policy.start_timeout {
+            todo.push(Action::Arm(Timer::Start, limit));
+        }
+        if let Some(limit) = self.policy.max_age {
+            todo.push(Action::Arm(Timer::Age, limit));
+        }
+    }
+
+    fn on_demand(&mut self, todo: &mut Vec<Action>) {
+        match &self.state {
+            State::Asleep if self.holders > 0 => self.start(todo),
+            State::Tripped { cause } => todo.push(Action::Refuse(cause.clone())),
+            State::Stopping { .. } | State::Falling { .. } | State::BackingOff { .. } => {
+                self.demanded = self.holders > 0;
+            }
+            State::Asleep | State::Starting(_) | State::Ready { .. } | State::Ended => {}
+        }
+    }
+
+    /// Tears down whatever lives, for good or for want of a holder.
+    fn let_go(&mut self, why: Why, todo: &mut Vec<Action>) {
+        match &self.state {
+            State::Starting(generation) | State::Ready { generation, .. } => {
+                self.tear_down(*generation, why, todo);
+            }
+            State::Stopping { generation, why: before } => {
+                let why = if *before == Why::Stop { Why::Stop } else { why };
+                self.state = State::Stopping { generation: *generation, why };
+            }
+            // Without a holder it stays down by itself; a failure that is cut short is still one.
+            State::Falling { generation, .. } if why == Why::Stop => {
+                self.state = State::Stopping { generation: *generation, why };
+            }
+            State::Asleep | State::BackingOff { .. } | State::Tripped { .. } => {
+                todo.extend([Timer::Backoff, Timer::Cooled].map(Action::Disarm));
+                todo.push(Action::Refuse(why.cause()));
+                self.state = if why == Why::Stop { State::Ended } else { State::Asleep };
+            }
+            State::Falling { .. } | State::Ended => {}
+        }
+    }
+
+    fn tear_down(&mut self, generation: Generation, why: Why, todo: &mut Vec<Action>) {
+        self.state = State::Stopping { generation, why };
+        todo.extend([Timer::Start, Timer::Sustained, Timer::Hibernate, Timer::Age].map(Action::Disarm));
+        // Whoever is cut off by a limit is told so. What a stop leaves unanswered, the child may still answer in its grace.
+        if !matches!(why, Why::Stop | Why::Released) {
+            todo.push(Action::CutOff(why.cause()));
+        }
+        todo.push(Action::TearDown(generation, why));
+    }
+
+    /// At the next quiet moment, which may be now.
+    fn recycle(&mut self, which: Generation, why: Why, todo: &mut Vec<Action>) {
+        match &mut self.state {
+            State::Ready { generation, recycle } if *generation == which => {
+                recycle.get_or_insert(why);
+                self.look_for_rest(todo);
+            }
+            _ => {}
+        }
+    }
+
+    /// What there is to do when nothing is in flight.
+    fn look_for_rest(&mut self, todo: &mut Vec<Action>) {
+        let State::Ready { generation, recycle } = &self.state else { return };
+        if self.busy {
+            return;
+        }
+        match (recycle, self.policy.hibernate) {
+            (Some(why), _) => self.tear_down(*generation, *why, todo),
+            (None, Some(after)) => todo.push(Action::Arm(Timer::Hibernate, after)),
+            (None, None) => {}
+        }
+    }
+
+    fn on_death(&mut self, which: Generation, cause: Cause, todo: &mut Vec<Action>) {
+        match &self.state {
+            State::Starting(generation) | State::Ready { generation, .. } if *generation == which => {
+                todo.extend([Timer::Start, Timer::Sustained, Timer::Hibernate, Timer::Age].map(Action::Disarm));
+                todo.push(Action::CutOff(cause.clone()));
+                self.state = State::Falling { generation: which, cause };
+            }
+            _ => {}
+        }
+    }
+
+    fn on_empty(&mut self, which: Generation, cause: Cause, now: Moment, luck: f64, todo: &mut Vec<Action>) {
+        if self.state.live() != Some(which) {
+            return;
+        }
+        // An end that nobody saw coming.
+        self.on_death(which, cause.clone(), todo);
+        // What came while it was going down and was not answered never will be.
+        match self.state.clone() {
+            State::Stopping { why: Why::Stop, .. } => {
+                todo.push(Action::CutOff(Why::Stop.cause()));
+                todo.push(Action::Refuse(Why::Stop.cause()));
+                self.state = State::Ended;
+            }
+            State::Stopping { why: Why::Hibernate, .. } if self.holders > 0 => self.rest(self.demanded, todo),
+            State::Stopping { why: Why::Memory | Why::Age, .. } if self.holders > 0 => {
+                self.rest(self.demanded || !self.policy.on_demand, todo);
+            }
+            State::Stopping { why: why @ (Why::StartTimeout | Why::BadStart), .. } if self.holders > 0 => {
+                self.on_failure(why.cause(), now, luck, todo);
+            }
+            // Somebody took it again while the last one went down.
+            State::Stopping { why: Why::Released, .. } if self.holders > 0 => {
+                self.rest(self.demanded || !self.policy.on_demand, todo);
+            }
+            State::Falling { cause, .. } if self.holders > 0 => self.on_failure(cause, now, luck, todo),
+            _ => {
+                todo.push(Action::CutOff(Why::Released.cause()));
+                todo.push(Action::Refuse(Why::Released.cause()));
+                self.state = State::Asleep;
+            }
+        }
+    }
+
+    fn rest(&mut self, start: bool, todo: &mut Vec<Action>) {
+        self.state = State::Asleep;
+        if start {
+            self.start(todo);
+        }
+    }
+
+    fn on_failure(&mut self, cause: Cause, now: Moment, luck: f64, todo: &mut Vec<Action>) {
+        if !self.policy.respawn {
+            todo.push(Action::Refuse(cause));
+            self.state = State::Ended;
+            return;
+        }
+        let Rate { times, within } = self.policy.max_failures;
+        self.failures.retain(|at| *at + within > now);
+        self.failures.push(now);
+        if self.on_probation || self.failures.len() >= times as usize {
+            self.on_probation = true;
+            self.demanded = false;
+            todo.push(Action::Refuse(cause.clone()));
+            todo.push(Action::Arm(Timer::Cooled, within.max(self.policy.backoff.longest())));
+            self.state = State::Tripped { cause };
+        } else {
+            let pause = self.policy.backoff.pause(self.in_a_row, luck);
+            self.in_a_row = self.in_a_row.saturating_add(1);
+            todo.push(Action::Arm(Timer::Backoff, pause));
+            self.state = State::BackingOff { cause };
+        }
+    }
+
+    fn on_hopeless(&mut self, which: Generation, cause: Cause, todo: &mut Vec<Action>) {
+        if self.state.live() == Some(which) {
+            todo.push(Action::CutOff(cause.clone()));
+            todo.push(Action::Refuse(cause));
+            self.state = State::Ended;
+        }
+    }
+
+    fn on_timer(&mut self, timer: Timer, todo: &mut Vec<Action>) {
+        match (timer, &self.state) {
+            (Timer::Backoff, State::BackingOff { .. }) if self.holders > 0 => {
+                self.state = State::Asleep;
+                self.start(todo);
+            }
+            (Timer::Start, State::Starting(generation)) => self.tear_down(*generation, Why::StartTimeout, todo),
+            (Timer::Sustained, State::Ready { .. }) => {
+                self.failures.clear();
+                self.in_a_row = 0;
+                self.on_probation = false;
+            }
+            (Timer::Hibernate, State::Ready { generation, .. }) if !self.busy => {
+                self.tear_down(*generation, Why::Hibernate, todo);
+            }
+            (Timer::Age, State::Ready { generation, .. }) => self.recycle(*generation, Why::Age, todo),
+            // It grew old while it was starting: nothing is in flight that could not wait for its first answer.
+            (Timer::Age, State::Starting(_)) => todo.push(Action::Arm(Timer::Age, Duration::from_secs(1))),
+            // The next one who needs it may try again.
+            (Timer::Cooled, State::Tripped { .. }) => self.state = State::Asleep,
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What a new child must be told so that the host's session goes on as if nothing had happened: the handshake, and what the host
+//! has set since. Each is kept as the line that the host wrote, and written to the new child as it is: an id that the host has
+//! used once is free again in a child that has never seen it.
+
+use nostray_rpc::Id;
+
+use serde_json::Value;
+
+use crate::cache::Asker;
+use crate::lists::ListKind;
+
+/// How many lines named by `--replay` are kept, and how many subscriptions. Beyond it the oldest is forgotten.
+const MOST: usize = 1024;
+
+/// A line as the host wrote it, with its end.
+pub(crate) type Line = Box<[u8]>;
+
+/// What the answer to a request will mean.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// Nothing to us.
+    Nothing,
+    /// The older era's handshake.
+    Initialize(Line),
+    /// The newer era's way to ask what a server can do, with who asks.
+    Discover(Option<Asker>),
+    /// A page of a list.
+    List {
+        kind: ListKind,
+        /// Where it begins; the first page has none.
+        cursor: Option<String>,
+        /// All that was said with it.
+        params: Value,
+    },
+    /// A call of the newer era, which may be answered by a question.
+    Call,
+    /// The log level.
+    SetLevel(Line),
+    /// News of a resource from now on.
+    Subscribe(String, Line),
+    /// No more of them.
+    Unsubscribe(String),
+    /// A stream of notifications, which is open until somebody ends it.
+    Listen(Line),
+    /// Named by the user.
+    Replay(Line),
+}
+
+impl Note {
+    /// Whether nobody waits for its end.
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(self, Self::Listen(_))
+    }
+}
+
+/// What is remembered of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    initialize: Option<Line>,
+    initialized: Option<Line>,
+    level: Option<Line>,
+    subscriptions: Vec<(String, Line)>,
+    listens: Vec<(Id, Line)>,
+    replays: Vec<Line>,
+    replay_methods: Vec<String>,
+}
+
+/// One thing to tell a new child.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The handshake, whose answer is compared with the last one.
+    Handshake(Line),
+    /// A request, whose answer is waited for and swallowed.
+    Ask(Line),
+    /// A notification.
+    Tell(Line),
+    /// A stream that goes on: what comes of it is the host's, but not that it was opened.
+    Reopen(Id, Line),
+}
+
+impl Memory {
+    /// One that keeps messages of these methods, too.
+    pub(crate) fn new(replay_methods: Vec<String>) -> Self {
+        Self { replay_methods, ..Self::default() }
+    }
+
+    /// Whether the user wants messages of this method to be told to every new child.
+    pub(crate) fn is_replayed(&self, method: &str) -> bool {
+        self.replay_methods.iter().any(|named| named == method)
+    }
+
+    /// Whether the host has begun a session in the older era.
+    pub(crate) fn has_handshake(&self) -> bool {
+        self.initialize.is_some()
+    }
+
+    /// The session has begun, or begins anew.
+    pub(crate) fn initialize(&mut self, line: Line) {
+        *self = Self { initialize: Some(line), ..Self::new(std::mem::take(&mut self.replay_methods)) };
+    }
+
+    /// The host's word that it has understood.
+    pub(crate) fn initialized(&mut self, line: Line) {
+        self.initialized = Some(line);
+    }
+
+    pub(crate) fn set_level(&mut self, line: Line) {
+        self.level = Some(line);
+    }
+
+    pub(crate) fn subscribe(&mut self, uri: String, line: Line) {
+        self.unsubscribe(&uri);
+        push(&mut self.subscriptions, (uri, line));
+    }
+
+    pub(crate) fn unsubscribe(&mut self, uri: &str) {
+        self.subscriptions.retain(|(subscribed, _)| subscribed != uri);
+    }
+
+    pub(crate) fn listen(&mut self, id: Id, line: Line) {
+        self.unlisten(&id);
+        push(&mut self.listens, (id, line));
+    }
+
+    /// True if it was one.
+    pub(crate) fn unlisten(&mut self, id: &Id) -> bool {
+        let before = self.listens.len();
+        self.listens.retain(|(listening, _)| listening != id);
+        before > self.listens.len()
+    }
+
+    /// The streams that carry news of a list.
+    pub(crate) fn listening_for(&self, kind: ListKind) -> Vec<Id> {
+        let wants = |line: &[u8]| {
+            nostray_rpc::find(line, &["params", "notifications", kind.filter()])
+                .is_some_and(|at| &line[at] == b"true")
+        };
+        self.listens.iter().filter(|(_, line)| wants(line)).map(|(id, _)| id.clone()).collect()
+    }
+
+    pub(crate) fn replay(&mut self, line: Line) {
+        self.replays.retain(|kept| *kept != line);
+        push(&mut self.replays, line);
+    }
+
+    /// All that a new child is told, in this order.
+    pub(crate) fn script(&self) -> Vec<Step> {
+        let mut script = Vec::new();
+        if let Some(line) = &self.initialize {
+            script.push(Step::Handshake(line.clone()));
+        }
+        script.extend(self.initialized.clone().map(Step::Tell));
+        script.extend(self.level.clone().map(Step::Ask));
+        script.extend(self.subscriptions.iter().map(|(_, line)| Step::Ask(line.clone())));
+        for line in &self.replays {
+            let is_request = matches!(
+                nostray_rpc::read(line.trim_ascii_end()),
+                Ok(nostray_rpc::Message::One(nostray_rpc::Envelope { kind: nostray_rpc::Kind::Request { .. }, .. }))
+            );
+            script.push(if is_request { Step::Ask(line.clone()) } else { Step::Tell(line.clone()) });
+        }
+        script.extend(self.listens.iter().map(|(id, line)| Step::Reopen(id.clone(), line.clone())));
+        script
+    }
+}
+
+fn push<T>(kept: &mut Vec<T>, new: T) {
+    if kept.len() >= MOST {
+        kept.remove(0);
+    }
+    kept.push(new);
+}

@@ -1,0 +1,374 @@
+//! One host's session with a child that may be another process each time: what is passed on, what is answered here, what is told
+//! to a new child, and who is told when one is gone. Lines come in, effects go out; there is no I/O and no clock.
+
+mod child;
+mod host;
+mod local;
+mod replay;
+
+use std::time::Duration;
+
+use nostray_rpc::{Id, error, errors};
+use serde_json::json;
+
+use crate::cache::{Asker, Cache};
+use crate::flights::Flights;
+use crate::lists::Seen;
+use crate::machine::{Action, Cause, Event, Generation, Machine, Moment, Policy, State, Timer, Why};
+use crate::memory::Memory;
+use crate::reverse::Reverse;
+use crate::tail::Tail;
+use crate::waiting::Queue;
+use replay::{Checks, Gate};
+
+/// What is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Protocol {
+    /// The Model Context Protocol, in whichever era the host speaks.
+    #[default]
+    Mcp,
+    /// Any other JSON-RPC 2.0.
+    JsonRpc,
+}
+
+/// What a user wants of a session.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// When the child is started and ended.
+    pub policy: Policy,
+    /// Methods whose messages every new child is told again.
+    pub replay: Vec<String>,
+    /// A call that takes longer is answered with an error.
+    pub call_timeout: Option<Duration>,
+}
+
+/// What becomes of a line that was taken in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes to the other side as it is.
+    Forward,
+    /// This goes to the other side in its place.
+    Replace(Vec<u8>),
+    /// It stays here.
+    Swallow,
+    /// It is for the child's log, with the reason why.
+    Log(String),
+}
+
+/// What is to be done, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Write this to the host.
+    ToHost(Vec<u8>),
+    /// Write this to the child.
+    ToChild(Vec<u8>),
+    /// Start the child.
+    Start(Generation),
+    /// Tear it down.
+    TearDown(Generation, Why),
+}
+
+/// Our own error codes, from the range that JSON-RPC leaves to servers. They are those that the SDKs use themselves.
+const GONE: i64 = -32000;
+const TOO_SLOW: i64 = -32001;
+const INVALID: i64 = -32600;
+const INTERNAL: i64 = -32603;
+
+/// How long a server that asked its client back, in the newer era, is not put to sleep: it may keep what it needs for the second
+/// half in memory. (The Python SDK seals it with a key of the process, for this long.)
+const BETWEEN_LEGS: Duration = Duration::from_secs(600);
+
+/// A session.
+#[derive(Debug)]
+pub struct Session {
+    protocol: Protocol,
+    call_timeout: Option<Duration>,
+    machine: Machine,
+    timers: Vec<(Timer, Moment)>,
+    gate: Gate,
+    queue: Queue,
+    flights: Flights,
+    reverse: Reverse,
+    memory: Memory,
+    seen: Seen,
+    checks: Checks,
+    /// What the host was answered to its `initialize`.
+    hello: Option<Box<[u8]>>,
+    /// Who the host is, as far as answers depend on it.
+    asker: Option<Asker>,
+    /// The newer era: no handshake.
+    modern: bool,
+    cache: Option<Cache>,
+    /// Whether the cache is asked, and not only filled.
+    lazy: bool,
+    legs: Vec<Moment>,
+    batches: u64,
+    is_busy: bool,
+    /// The host has ended its input, and what waits has until then.
+    closing: Option<Moment>,
+    released: bool,
+    tail: Tail,
+    effects: Vec<Effect>,
+    /// Random numbers for pauses: a linear generator is enough to keep thirty children apart.
+    luck: u64,
+}
+
+impl Session {
+    /// A session that the host has just begun.
+    #[must_use]
+    pub fn new(settings: Settings, cache: Option<Cache>, lazy: bool, seed: u64) -> Self {
+        Self {
+            protocol: settings.protocol,
+            call_timeout: settings.call_timeout,
+            machine: Machine::new(settings.policy),
+            timers: Vec::new(),
+            gate: Gate::Closed,
+            queue: Queue::default(),
+            flights: Flights::default(),
+            reverse: Reverse::default(),
+            memory: Memory::new(settings.replay),
+            seen: Seen::default(),
+            checks: Checks::default(),
+            hello: None,
+            asker: None,
+            modern: false,
+            cache,
+            lazy,
+            legs: Vec::new(),
+            batches: 0,
+            is_busy: false,
+            closing: None,
+            released: false,
+            tail: Tail::default(),
+            effects: Vec::new(),
+            luck: seed | 1,
+        }
+    }
+
+    /// The host holds the child from now on.
+    pub fn begin(&mut self, now: Moment) {
+        self.drive(Event::Taken, now);
+    }
+
+    /// What is to be done.
+    pub fn effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Whether there is something to be done.
+    #[must_use]
+    pub fn has_effects(&self) -> bool {
+        !self.effects.is_empty()
+    }
+
+    /// Where the child is in its life.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        self.machine.state()
+    }
+
+    /// How many there have been.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.machine.generation()
+    }
+
+    /// Whether the host may be read from. If not, what it has said already waits for a child.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        !self.queue.is_full()
+    }
+
+    /// Whether it is over: nothing lives and nothing ever will.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        match self.machine.state() {
+            State::Ended => true,
+            state => self.released && state.live().is_none(),
+        }
+    }
+
+    /// The cache, to be written down if it has changed.
+    pub fn cache(&mut self) -> Option<&mut Cache> {
+        self.cache.as_mut()
+    }
+
+    /// The last lines of the child's standard error.
+    pub fn stderr(&mut self, bytes: &[u8]) {
+        self.tail.add(bytes);
+    }
+
+    /// When [`Session::tick`] wants to be called next.
+    #[must_use]
+    pub fn deadline(&mut self) -> Option<Moment> {
+        let timers = self.timers.iter().map(|(_, at)| *at).min();
+        let legs = self.legs.iter().copied().min();
+        let closing = self.closing.filter(|_| !self.released);
+        [timers, self.flights.deadline(), self.queue.deadline(), closing, legs].into_iter().flatten().min()
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Moment) {
+        while let Some(at) = self.timers.iter().position(|(_, at)| *at <= now) {
+            let (timer, _) = self.timers.swap_remove(at);
+            self.drive(Event::Fired(timer), now);
+        }
+        while let Some(id) = self.flights.overdue(now) {
+            self.too_slow(&id);
+            if self.protocol == Protocol::Mcp {
+                let params = json!({ "requestId": id_value(&id), "reason": "--call-timeout of nostray run" });
+                let line = nostray_rpc::notification("notifications/cancelled", Some(params.to_string().as_bytes()));
+                self.effects.push(Effect::ToChild(line));
+            }
+        }
+        while let Some(waiting) = self.queue.overdue(now) {
+            for (id, _) in &waiting.asks {
+                self.too_slow(id);
+            }
+        }
+        self.legs.retain(|until| *until > now);
+        if self.closing.is_some_and(|until| until <= now) {
+            self.release(now);
+        }
+        self.settle(now);
+    }
+
+    fn too_slow(&mut self, id: &Id) {
+        let limit = humantime::format_duration(self.call_timeout.unwrap_or_default());
+        let message =
+            format!("no answer within {limit} (--call-timeout); the call was cancelled, the server goes on");
+        self.effects.push(Effect::ToHost(error(id, TOO_SLOW, &message, None)));
+    }
+
+    /// The host has ended its input. What waits for a child is given this long to reach one.
+    pub fn host_closed(&mut self, patience: Duration, now: Moment) {
+        self.closing = Some(now + patience);
+        if self.queue.is_empty() || self.machine.state().live().is_none() {
+            self.release(now);
+        }
+    }
+
+    /// The host is gone.
+    pub fn release(&mut self, now: Moment) {
+        if !std::mem::replace(&mut self.released, true) {
+            self.drive(Event::Released, now);
+        }
+    }
+
+    /// Stop, for good.
+    pub fn stop(&mut self, now: Moment) {
+        self.drive(Event::Stop, now);
+    }
+
+    /// The child ended by itself.
+    pub fn child_died(&mut self, generation: Generation, cause: Cause, now: Moment) {
+        self.drive(Event::Died(generation, cause), now);
+    }
+
+    /// The child's tree is empty.
+    pub fn child_emptied(&mut self, generation: Generation, cause: Cause, now: Moment) {
+        self.drive(Event::Emptied(generation, cause), now);
+    }
+
+    /// Its program is not there.
+    pub fn child_hopeless(&mut self, generation: Generation, cause: Cause, now: Moment) {
+        self.drive(Event::Hopeless(generation, cause), now);
+    }
+
+    /// Its tree is over its limit of memory, or over twice as much.
+    pub fn over_memory(&mut self, generation: Generation, far: bool, now: Moment) {
+        let event = if far { Event::FarOverMemory(generation) } else { Event::OverMemory(generation) };
+        self.drive(event, now);
+    }
+
+    fn drive(&mut self, event: Event, now: Moment) {
+        self.luck = self.luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let luck = (self.luck >> 11) as f64 / (1u64 << 53) as f64;
+        for action in self.machine.on(event, now, luck) {
+            self.perform(action, now);
+        }
+        self.settle(now);
+    }
+
+    fn perform(&mut self, action: Action, now: Moment) {
+        match action {
+            Action::Start(generation) => {
+                self.tail.clear();
+                self.effects.push(Effect::Start(generation));
+            }
+            Action::TearDown(generation, why) => {
+                // After a stop the child may still answer what it has been given.
+                if !matches!(why, Why::Stop | Why::Released) {
+                    self.part_from(generation);
+                }
+                self.gate = Gate::Closed;
+                self.effects.push(Effect::TearDown(generation, why));
+            }
+            Action::CutOff(cause) => {
+                self.cut_off(&cause);
+                let generation = self.machine.generation();
+                self.part_from(generation);
+            }
+            Action::Refuse(cause) => {
+                for waiting in self.queue.take_all() {
+                    let ids: Vec<Id> = waiting.asks.into_iter().map(|(id, _)| id).collect();
+                    self.fail(&ids, waiting.batch.is_some(), &cause, "this call was not made");
+                }
+            }
+            Action::Arm(timer, after) => {
+                self.timers.retain(|(armed, _)| *armed != timer);
+                self.timers.push((timer, now + after));
+            }
+            Action::Disarm(timer) => self.timers.retain(|(armed, _)| *armed != timer),
+        }
+    }
+
+    /// Answers everything that is in flight with an error.
+    fn cut_off(&mut self, cause: &Cause) {
+        for (batch, ids) in self.flights.cut_off() {
+            self.fail(&ids, batch.is_some(), cause, "the call was cut off, and is not made again by itself");
+        }
+    }
+
+    fn fail(&mut self, ids: &[Id], batch: bool, cause: &Cause, outcome: &str) {
+        let message = format!("the server is not there: {cause}; {outcome}");
+        let data = json!({ "nostray": { "cause": cause.0, "stderr": self.tail.lines() } });
+        let line = match ids {
+            [] => return,
+            ids if batch => errors(ids, GONE, &message, Some(&data)),
+            ids => ids.iter().flat_map(|id| error(id, GONE, &message, Some(&data))).collect(),
+        };
+        self.effects.push(Effect::ToHost(line));
+    }
+
+    /// Nothing that this child says from now on is for the host, and nothing that the host still does for it is of use.
+    fn part_from(&mut self, generation: Generation) {
+        self.gate = Gate::Closed;
+        self.checks = Checks::default();
+        // Streams are opened again with the next child.
+        let left = self.flights.cut_off();
+        debug_assert!(left.is_empty() || !self.is_busy, "whoever waits is told before");
+        if self.protocol == Protocol::Mcp {
+            for id in self.reverse.orphaned(generation) {
+                let params = json!({ "requestId": id_value(&id), "reason": "the server process is gone" });
+                let line = nostray_rpc::notification("notifications/cancelled", Some(params.to_string().as_bytes()));
+                self.effects.push(Effect::ToHost(line));
+            }
+        }
+    }
+
+    /// Tells the machine whether something is in flight, if that has changed.
+    fn settle(&mut self, now: Moment) {
+        let is_busy = self.flights.is_busy() || !self.legs.is_empty();
+        if std::mem::replace(&mut self.is_busy, is_busy) != is_busy {
+            self.drive(if is_busy { Event::Busy } else { Event::Quiet }, now);
+        }
+    }
+}
+
+/// An id as a JSON value.
+fn id_value(id: &Id) -> serde_json::Value {
+    serde_json::from_str(&id.to_json()).unwrap_or_default()
+}

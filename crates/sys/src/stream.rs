@@ -1,0 +1,101 @@
+//! Reading and writing without ever waiting, on descriptors that are shared with others: the mode of a pipe or a terminal is
+//! its open file's, so what the host handed down must not be set to non-blocking, or the host itself would be.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, OFlags, fcntl_setfl, fstat};
+use rustix::io::{Errno, ReadWriteFlags};
+use rustix::net::SendFlags;
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+
+/// A pipe for a child: its end, and ours, which does not wait.
+#[derive(Debug)]
+pub struct Pipe {
+    /// For reading.
+    pub reader: OwnedFd,
+    /// For writing.
+    pub writer: OwnedFd,
+}
+
+impl Pipe {
+    /// A new one, not passed on to programs.
+    pub fn new() -> io::Result<Self> {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+        Ok(Self { reader, writer })
+    }
+}
+
+/// Sets our own end of a pipe to non-blocking. The other end is another open file, and is not changed.
+pub fn do_not_wait(fd: &OwnedFd) -> io::Result<()> {
+    Ok(fcntl_setfl(fd, OFlags::NONBLOCK)?)
+}
+
+/// Makes room for more in a pipe. Only a wish: there is a limit for each user.
+pub fn widen(fd: BorrowedFd<'_>, bytes: usize) {
+    fcntl_setpipe_size(fd, bytes).ok();
+}
+
+/// Something to write to, as it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sink {
+    /// A socket.
+    Socket,
+    /// A pipe.
+    Pipe,
+    /// A file or a terminal, which takes what it is given.
+    Other,
+}
+
+impl Sink {
+    /// What a descriptor is.
+    #[must_use]
+    pub fn of(fd: BorrowedFd<'_>) -> Self {
+        match fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+            Ok(FileType::Socket) => Self::Socket,
+            Ok(FileType::Fifo) => Self::Pipe,
+            _ => Self::Other,
+        }
+    }
+
+    /// Writes as much as can be written at once; 0 if that is nothing.
+    pub fn write(self, fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+        let written = match self {
+            Self::Socket => rustix::net::send(fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
+            Self::Pipe => {
+                /// Where the file stands, as for `write`.
+                const HERE: u64 = u64::MAX;
+                match rustix::io::pwritev2(fd, &[io::IoSlice::new(bytes)], HERE, ReadWriteFlags::NOWAIT) {
+                    Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::SPIPE) => in_small_steps(fd, bytes),
+                    written => written,
+                }
+            }
+            Self::Other => in_small_steps(fd, bytes),
+        };
+        match written {
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            written => Ok(written?),
+        }
+    }
+}
+
+/// A pipe that can be written to takes one page without waiting.
+fn in_small_steps(fd: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<usize> {
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
+    let ready = poll(&mut fds, Some(&Timespec::default()))? > 0;
+    if !ready {
+        return Ok(0);
+    }
+    rustix::io::write(fd, &bytes[..bytes.len().min(libc::PIPE_BUF)])
+}
+
+/// Reads what is there: `None` if that is nothing, 0 at the end. On a descriptor that may wait, only after `poll` has said that
+/// there is something.
+pub fn read(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    match rustix::io::read(fd, buffer) {
+        Ok(count) => Ok(Some(count)),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
