@@ -1,0 +1,160 @@
+//! Installs real MCP clients and servers, in pinned versions, below the target folder: once, whoever asks first.
+//!
+//! What a machine lacks (Python, Node) is said loudly and skips the tests that need it; where `CI=true`, it fails them.
+
+#![allow(unreachable_pub, reason = "a part of one test")]
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Something that is installed by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kit {
+    /// The Python SDK 1.x.
+    Python1,
+    /// The Python SDK 2.x.
+    Python2,
+    /// The TypeScript SDKs 1.x and 2.x, server-everything, and the conformance suite.
+    Node,
+    /// The Rust SDK.
+    Rmcp,
+}
+
+impl Kit {
+    /// The folder that it is in, installed by now; or `None` where it cannot be, and that is no failure.
+    ///
+    /// # Panics
+    /// If it cannot be installed although the machine has what it takes, or on a machine that should have it.
+    pub fn folder(self) -> Option<PathBuf> {
+        if let Err(missing) = self.has_tools() {
+            assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{missing}, and CI=true");
+            say(&format!("SKIPPED a test with real MCP peers: {missing}"));
+            return None;
+        }
+        let all = target_folder().join("peers");
+        let folder = all.join(self.name());
+        fs::create_dir_all(&folder).expect("make the folder");
+        // Held by another test, or by another run of the tests, until it has installed.
+        let lock = File::create(all.join(format!("{}.lock", self.name()))).expect("make the lock");
+        lock.lock().expect("wait for the lock");
+        let (stamp, wanted) = (all.join(format!("{}.stamp", self.name())), self.pins());
+        if fs::read(&stamp).ok().as_deref() != Some(wanted.as_slice()) {
+            let begin = Instant::now();
+            say(&format!("installing {} into {}", self.name(), folder.display()));
+            self.install(&folder);
+            fs::write(&stamp, wanted).expect("write the stamp");
+            say(&format!("installed {} in {:.0?}", self.name(), begin.elapsed()));
+        }
+        self.put_programs(&folder);
+        Some(folder)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Python1 => "python1",
+            Self::Python2 => "python2",
+            Self::Node => "node",
+            Self::Rmcp => "rmcp",
+        }
+    }
+
+    /// What is missing, if anything.
+    fn has_tools(self) -> Result<(), String> {
+        let works = |program: &str, words: &[&str]| {
+            let mut command = Command::new(program);
+            command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            command.status().is_ok_and(|status| status.success())
+        };
+        let python = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))";
+        let node = "process.exit(Number(process.versions.node.split('.')[0]) < 20 ? 1 : 0)";
+        match self {
+            Self::Python1 | Self::Python2 if !works("python3", &["-c", python]) => {
+                Err("there is no Python 3.10 or later with venv and pip".to_owned())
+            }
+            Self::Node if !works("node", &["-e", node]) => Err("there is no Node 20 or later".to_owned()),
+            Self::Node if !works("npm", &["--version"]) => Err("there is no npm".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The file that names every version.
+    fn pin_file(self) -> PathBuf {
+        let file = match self {
+            Self::Python1 => "python/requirements1.txt",
+            Self::Python2 => "python/requirements2.txt",
+            Self::Node => "node/package-lock.json",
+            Self::Rmcp => "rmcp/Cargo.lock",
+        };
+        sources().join(file)
+    }
+
+    fn pins(self) -> Vec<u8> {
+        fs::read(self.pin_file()).expect("read the pins")
+    }
+
+    fn install(self, folder: &Path) {
+        match self {
+            Self::Python1 | Self::Python2 => {
+                run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder));
+                let mut pip = Command::new(folder.join("bin/python"));
+                pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
+                run(pip.arg("--requirement").arg(self.pin_file()));
+            }
+            Self::Node => {
+                for file in ["package.json", "package-lock.json", ".npmrc"] {
+                    fs::copy(sources().join("node").join(file), folder.join(file)).expect("copy");
+                }
+                run(Command::new("npm").args(["ci", "--silent", "--no-audit", "--no-fund"]).current_dir(folder));
+            }
+            // Cargo knows what is new, each time.
+            Self::Rmcp => self.put_programs(folder),
+        }
+    }
+
+    /// The programs, next to what they import.
+    fn put_programs(self, folder: &Path) {
+        let (from, ending) = match self {
+            Self::Python1 | Self::Python2 => ("python", ".py"),
+            Self::Node => ("node", ".mjs"),
+            Self::Rmcp => {
+                let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+                cargo.args(["build", "--quiet", "--locked", "--target-dir"]).arg(folder);
+                return run(cargo.current_dir(sources().join("rmcp")));
+            }
+        };
+        for entry in fs::read_dir(sources().join(from)).expect("list").flatten() {
+            let (name, text) = (entry.file_name(), fs::read(entry.path()));
+            let Some(text) = text.ok().filter(|_| name.to_string_lossy().ends_with(ending)) else { continue };
+            // Another test may be reading it: it is written only where it is new.
+            if fs::read(folder.join(&name)).ok().as_deref() != Some(text.as_slice()) {
+                fs::write(folder.join(&name), text).expect("write");
+            }
+        }
+    }
+}
+
+/// Where the programs of the peers are.
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers").canonicalize().expect("the folder of the peers")
+}
+
+/// The target folder that this very test was built into.
+fn target_folder() -> PathBuf {
+    let test = std::env::current_exe().expect("own path");
+    test.ancestors().nth(3).expect("target/PROFILE/deps/test").to_path_buf()
+}
+
+fn run(command: &mut Command) {
+    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(output.status.success(), "{command:?} ended with {}:\n{said}", output.status);
+}
+
+/// Says something even where the output of tests is kept back.
+fn say(what: &str) {
+    // If nobody hears it, that changes nothing.
+    writeln!(std::io::stderr(), "[peers] {what}").ok();
+}
