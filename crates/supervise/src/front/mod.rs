@@ -341,31 +341,31 @@ impl Front<'_> {
             match found {
                 Found::Whole(span) => {
                     let (text, raw) = (lines.bytes(span.text), lines.bytes(span.raw.clone()));
-                    let verdict = self.session.from_host(text, raw, now);
+                    let verdict = self.session.host_says(text, raw, now);
                     // What we say to the child ourselves comes before or after, never between.
                     if self.session.has_effects() || verdict != Verdict::Forward {
-                        self.to_child(run.take().map(|range| lines.bytes(range)));
+                        self.tell_child(run.take().map(|range| lines.bytes(range)));
                         self.perform();
                     }
                     match verdict {
                         Verdict::Forward if !raw.ends_with(b"\n") => {
-                            self.to_child(run.take().map(|range| lines.bytes(range)));
-                            self.to_child(Some(&[lines.bytes(span.raw), b"\n"].concat()));
+                            self.tell_child(run.take().map(|range| lines.bytes(range)));
+                            self.tell_child(Some(&[lines.bytes(span.raw), b"\n"].concat()));
                         }
                         Verdict::Forward => {
                             run = Some(run.map_or(span.raw.start, |run| run.start)..span.raw.end);
                         }
-                        Verdict::Replace(line) => self.to_child(Some(&line)),
+                        Verdict::Replace(line) => self.tell_child(Some(&line)),
                         Verdict::Swallow | Verdict::Log(_) => {}
                     }
                 }
                 Found::TooLong { length, skimmed } => {
-                    self.session.too_long_from_host(length, self.options.max_line, &skimmed);
+                    self.session.host_said_too_much(length, self.options.max_line, &skimmed);
                     self.perform();
                 }
             }
         }
-        self.to_child(run.map(|range| lines.bytes(range)));
+        self.tell_child(run.map(|range| lines.bytes(range)));
         if ended {
             self.session.host_closed(self.options.spec.graces.eof(), now);
         } else {
@@ -375,7 +375,7 @@ impl Front<'_> {
         Ok(())
     }
 
-    fn to_child(&mut self, bytes: Option<&[u8]>) {
+    fn tell_child(&mut self, bytes: Option<&[u8]>) {
         let (Some(bytes), Some(child)) = (bytes, &mut self.child) else { return };
         let Some(stdin) = &child.stdin else { return };
         if child.to.pass(stdin.as_fd(), bytes).is_err() {
@@ -421,32 +421,32 @@ impl Front<'_> {
         while let Some(found) = lines.next_found() {
             match found {
                 Found::Whole(span) => {
-                    let verdict = self.session.from_child(lines.bytes(span.text.clone()), now);
+                    let verdict = self.session.child_says(lines.bytes(span.text.clone()), now);
                     // What was said before goes first.
                     if self.session.has_effects() || verdict != Verdict::Forward {
-                        self.to_host(run.take().map(|range| lines.bytes(range)))?;
+                        self.tell_host(run.take().map(|range| lines.bytes(range)))?;
                         self.perform();
                     }
                     match verdict {
                         Verdict::Forward => {
                             run = Some(run.map_or(span.raw.start, |run| run.start)..span.raw.end);
                         }
-                        Verdict::Replace(line) => self.to_host(Some(&line))?,
+                        Verdict::Replace(line) => self.tell_host(Some(&line))?,
                         Verdict::Swallow => {}
                         Verdict::Log(why) => self.log(&why, lines.bytes(span.text)),
                     }
                 }
                 Found::TooLong { length, skimmed } => {
-                    self.session.too_long_from_child(length, self.options.max_line, &skimmed, now);
+                    self.session.child_said_too_much(length, self.options.max_line, &skimmed, now);
                     self.log(&format!("longer than --max-line ({length} bytes)"), b"");
                     self.perform();
                 }
             }
         }
-        self.to_host(run.map(|range| lines.bytes(range)))
+        self.tell_host(run.map(|range| lines.bytes(range)))
     }
 
-    fn to_host(&mut self, bytes: Option<&[u8]>) -> io::Result<()> {
+    fn tell_host(&mut self, bytes: Option<&[u8]>) -> io::Result<()> {
         match bytes {
             Some(bytes) if !self.host_deaf => self.to_host.pass(self.host.stdout, bytes),
             _ => Ok(()),
@@ -576,7 +576,7 @@ impl Front<'_> {
                         }
                     }
                     Effect::ToHost(_) => {}
-                    Effect::ToChild(line) => self.to_child(Some(&line)),
+                    Effect::ToChild(line) => self.tell_child(Some(&line)),
                     Effect::Start(generation) => self.start(generation),
                     Effect::TearDown(_, why) => self.tear_down(why),
                 }

@@ -12,12 +12,12 @@ pub(super) const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionI
 
 impl Session {
     /// Takes in a line of the live child: without its ending, and as it came. What is forwarded goes to the host.
-    pub fn from_child(&mut self, text: &[u8], now: Moment) -> Verdict {
+    pub fn child_says(&mut self, text: &[u8], now: Moment) -> Verdict {
         let verdict = match read(text) {
             // What is left in the pipe of one that has died or sleeps is nobody's.
             Ok(_) if !self.is_heard() => Verdict::Log("said after its end".to_owned()),
-            Ok(Message::One(envelope)) => self.from_child_message(&envelope, now),
-            Ok(Message::Batch(envelopes)) => self.from_child_batch(&envelopes, now),
+            Ok(Message::One(envelope)) => self.child_message(&envelope, now),
+            Ok(Message::Batch(envelopes)) => self.child_batch(&envelopes, now),
             Err(NotAMessage::Empty) => Verdict::Swallow,
             Err(why) => {
                 if let NotAMessage::NotUtf8 { id: Some(id), is_response: true } = &why {
@@ -31,7 +31,7 @@ impl Session {
     }
 
     /// A line of the child that was too long to be kept.
-    pub fn too_long_from_child(&mut self, length: u64, limit: usize, seen: &Skimmed, now: Moment) {
+    pub fn child_said_too_much(&mut self, length: u64, limit: usize, seen: &Skimmed, now: Moment) {
         if let Some(id) = &seen.id {
             let message = format!("of {length} bytes is longer than --max-line {limit} allows; it was skipped");
             if seen.is_response {
@@ -65,22 +65,22 @@ impl Session {
         }
     }
 
-    fn from_child_message(&mut self, envelope: &Envelope<'_>, now: Moment) -> Verdict {
+    fn child_message(&mut self, envelope: &Envelope<'_>, now: Moment) -> Verdict {
         match &envelope.kind {
-            Kind::Response { id: Some(id), outcome } => self.from_child_response(&id.id(), *outcome, now),
+            Kind::Response { id: Some(id), outcome } => self.child_response(&id.id(), *outcome, now),
             Kind::Response { id: None, .. } => Verdict::Forward,
             Kind::Request { id, .. } => match self.reverse.asked(self.machine.generation(), id.id()) {
                 Some(renamed) => Verdict::Replace(with_id(envelope, &renamed)),
                 None => Verdict::Forward,
             },
-            Kind::Notification { method, params } => self.from_child_notification(method, *params),
+            Kind::Notification { method, params } => self.child_notification(method, *params),
         }
     }
 
-    fn from_child_batch(&mut self, envelopes: &[Envelope<'_>], now: Moment) -> Verdict {
+    fn child_batch(&mut self, envelopes: &[Envelope<'_>], now: Moment) -> Verdict {
         let (mut passed, mut untouched) = (Vec::new(), true);
         for envelope in envelopes {
-            match self.from_child_message(envelope, now) {
+            match self.child_message(envelope, now) {
                 Verdict::Forward => passed.push(envelope.text.to_vec()),
                 Verdict::Replace(mut line) => {
                     line.truncate(line.trim_ascii_end().len());
@@ -102,7 +102,7 @@ impl Session {
         Verdict::Replace(line)
     }
 
-    fn from_child_response(&mut self, id: &Id, outcome: Outcome<'_>, now: Moment) -> Verdict {
+    fn child_response(&mut self, id: &Id, outcome: Outcome<'_>, now: Moment) -> Verdict {
         if self.replay_answered(id, outcome, now) || self.check_answered(id, outcome) {
             return Verdict::Swallow;
         }
@@ -166,7 +166,7 @@ impl Session {
         }
     }
 
-    fn from_child_notification(&mut self, method: &str, params: Option<&[u8]>) -> Verdict {
+    fn child_notification(&mut self, method: &str, params: Option<&[u8]>) -> Verdict {
         if self.protocol != Protocol::Mcp {
             return Verdict::Forward;
         }

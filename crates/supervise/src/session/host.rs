@@ -15,10 +15,10 @@ const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 
 impl Session {
     /// Takes in a line of the host: without its ending, and as it came. What is forwarded goes to the child.
-    pub fn from_host(&mut self, text: &[u8], raw: &[u8], now: Moment) -> Verdict {
+    pub fn host_says(&mut self, text: &[u8], raw: &[u8], now: Moment) -> Verdict {
         let verdict = match read(text) {
-            Ok(Message::One(envelope)) => self.from_host_message(&envelope, raw, now),
-            Ok(Message::Batch(envelopes)) => self.from_host_batch(&envelopes, raw, now),
+            Ok(Message::One(envelope)) => self.host_message(&envelope, raw, now),
+            Ok(Message::Batch(envelopes)) => self.host_batch(&envelopes, raw, now),
             Err(NotAMessage::Empty) => Verdict::Swallow,
             // Not ours to judge: the child says what it thinks of it.
             Err(_) => self.pass_or_wait(raw, Vec::new(), None, true, now),
@@ -28,7 +28,7 @@ impl Session {
     }
 
     /// A line of the host that was too long to be kept.
-    pub fn too_long_from_host(&mut self, length: u64, limit: usize, seen: &Skimmed) {
+    pub fn host_said_too_much(&mut self, length: u64, limit: usize, seen: &Skimmed) {
         if let Some(id) = seen.id.as_ref().filter(|_| !seen.is_response) {
             let message =
                 format!("a request of {length} bytes is longer than --max-line {limit} allows; it was skipped");
@@ -36,7 +36,7 @@ impl Session {
         }
     }
 
-    fn from_host_message(&mut self, envelope: &Envelope<'_>, raw: &[u8], now: Moment) -> Verdict {
+    fn host_message(&mut self, envelope: &Envelope<'_>, raw: &[u8], now: Moment) -> Verdict {
         match &envelope.kind {
             Kind::Request { id, method, params } => {
                 let id = id.id();
@@ -54,15 +54,15 @@ impl Session {
                 }
                 self.pass_or_wait(raw, vec![(id, note)], None, true, now)
             }
-            Kind::Notification { method, params } => self.from_host_notification(method, *params, raw, now),
+            Kind::Notification { method, params } => self.host_notification(method, *params, raw, now),
             Kind::Response { id, .. } => match id {
-                Some(id) => self.from_host_response(envelope, &id.id()),
+                Some(id) => self.host_response(envelope, &id.id()),
                 None => self.forward_if_alive(),
             },
         }
     }
 
-    fn from_host_batch(&mut self, envelopes: &[Envelope<'_>], raw: &[u8], now: Moment) -> Verdict {
+    fn host_batch(&mut self, envelopes: &[Envelope<'_>], raw: &[u8], now: Moment) -> Verdict {
         let mut asks = Vec::new();
         for envelope in envelopes {
             match &envelope.kind {
@@ -159,7 +159,7 @@ impl Session {
         }
     }
 
-    fn from_host_notification(&mut self, method: &str, params: Option<&[u8]>, raw: &[u8], now: Moment) -> Verdict {
+    fn host_notification(&mut self, method: &str, params: Option<&[u8]>, raw: &[u8], now: Moment) -> Verdict {
         let was_waiting = self.withdraw(method, params);
         self.notice(method, params, raw);
         if was_waiting {
@@ -215,7 +215,7 @@ impl Session {
     }
 
     /// An answer to something that a child has asked: only for the one who asked.
-    fn from_host_response(&mut self, envelope: &Envelope<'_>, id: &Id) -> Verdict {
+    fn host_response(&mut self, envelope: &Envelope<'_>, id: &Id) -> Verdict {
         let live = self.machine.state().live();
         match self.reverse.answered(id) {
             Some((asker, asked)) if asker.is_some() && asker == live => {
