@@ -529,3 +529,6 @@ impl Machine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
