@@ -101,7 +101,7 @@ pub(crate) fn framing(stream: &[u8], max_line: usize, seed: u64) {
     let mut dice = Dice(seed);
     let biggest = *dice.pick(&[1, 3, 64, 5000, 70_000, usize::MAX]);
     // A byte at a time through a stream that is a megabyte long is only slow.
-    let biggest = biggest.max(stream.len() / 20_000);
+    let biggest = biggest.max(stream.len() / 2000);
     let patient = dice.below(2) == 0;
     let mut late = Dice(seed ^ 1);
     let cut = lines(stream, max_line, || dice.below(biggest) + 1, || patient || late.below(3) > 0);
