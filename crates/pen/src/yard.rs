@@ -10,7 +10,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nostray_sys::Pidfd;
 use nostray_sys::descriptors::{self, StdinKind, write_to_stderr_at_once};
 use nostray_sys::identity::Identity;
-use nostray_sys::poll::Until;
 use nostray_sys::proc;
 use nostray_sys::process::{self, Ended, News, Pid, Reaped, Side};
 use nostray_sys::signal::{Arrived, Signal, SignalFd, is_ignored};
@@ -85,17 +84,13 @@ impl Yard {
         self.host.identity()
     }
 
-    /// What tells that it is over: the end of the host or of a process that the user has named, with a word for each.
-    #[must_use]
-    pub fn ends(&self) -> Vec<(BorrowedFd<'_>, Until, String)> {
-        let mut ends = Vec::new();
-        if let Host::Alive(_, handle) = &self.host {
-            ends.push((handle.as_fd(), Until::Readable, "the host has ended".to_owned()));
-        }
-        for (pid, handle) in &self.die_with {
-            ends.push((handle.as_fd(), Until::Readable, format!("process {pid} (--die-with) has ended")));
-        }
-        ends
+    /// What becomes readable when it is over: the host has ended, or a process that the user has named.
+    pub fn ends(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let host = match &self.host {
+            Host::Alive(_, handle) => Some(handle.as_fd()),
+            Host::Elsewhere => None,
+        };
+        host.into_iter().chain(self.die_with.iter().map(|(_, handle)| handle.as_fd()))
     }
 
     /// Whether the end of standard input is the host's word.

@@ -440,10 +440,12 @@ impl Machine {
         }
         // An end that nobody saw coming.
         self.on_death(which, cause.clone(), todo);
-        // What came while it was going down and was not answered never will be.
+        // What was not answered while it went down never will be.
+        if let State::Stopping { why, .. } = self.state {
+            todo.push(Action::CutOff(why.cause()));
+        }
         match self.state.clone() {
             State::Stopping { why: Why::Stop, .. } => {
-                todo.push(Action::CutOff(Why::Stop.cause()));
                 todo.push(Action::Refuse(Why::Stop.cause()));
                 self.state = State::Ended;
             }
@@ -460,7 +462,6 @@ impl Machine {
             }
             State::Falling { cause, .. } if self.holders > 0 => self.on_failure(cause, now, luck, todo),
             _ => {
-                todo.push(Action::CutOff(Why::Released.cause()));
                 todo.push(Action::Refuse(Why::Released.cause()));
                 self.state = State::Asleep;
             }

@@ -188,8 +188,8 @@ impl Front<'_> {
         };
         add(Source::Signals, self.yard.signals(), Until::Readable);
         if !self.host_gone {
-            for (fd, until, _) in self.yard.ends() {
-                add(Source::HostEnded, fd, until);
+            for fd in self.yard.ends() {
+                add(Source::HostEnded, fd, Until::Readable);
             }
         }
         if self.from_host.is_some() && !self.host_gone {
@@ -314,8 +314,7 @@ impl Front<'_> {
     }
 
     fn on_host_ended(&mut self) {
-        let ends = self.yard.ends();
-        let events: Vec<_> = ends.iter().map(|(fd, until, _)| (*fd, *until)).collect();
+        let events: Vec<_> = self.yard.ends().map(|fd| (fd, Until::Readable)).collect();
         let came = poll::wait(&events, Some(Duration::ZERO)).unwrap_or_default();
         if came.contains(&true) {
             self.host_gone = true;
