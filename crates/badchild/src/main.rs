@@ -4,6 +4,7 @@
 
 mod exits;
 mod hosts;
+mod servers;
 mod status;
 mod storms;
 mod streams;
@@ -79,6 +80,7 @@ fn play(manner: &str, args: Args) -> Result<ExitCode, Failure> {
         "echo" => streams::echo(),
         "flood" => streams::flood(args),
         "long-line" => streams::long_line(args),
+        "server" => servers::server(args),
         "status" => status::print(),
         other => Err(format!("no manner '{other}'").into()),
     }
