@@ -441,8 +441,9 @@ impl Machine {
         // An end that nobody saw coming.
         self.on_death(which, cause.clone(), todo);
         // What was not answered while it went down never will be.
-        if let State::Stopping { why, .. } = self.state {
-            todo.push(Action::CutOff(why.cause()));
+        match &self.state {
+            State::Stopping { why, .. } => todo.push(Action::CutOff(why.cause())),
+            _ => todo.push(Action::CutOff(cause)),
         }
         match self.state.clone() {
             State::Stopping { why: Why::Stop, .. } => {
