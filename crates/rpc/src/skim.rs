@@ -20,8 +20,9 @@ const LONGEST_TOKEN: usize = 4096;
 
 /// Looks at a line piece by piece and keeps its id and its method.
 ///
-/// It says what [`read`](crate::read) would say of the whole line, with two exceptions: an id or a method of more than four
-/// kibibytes is not kept, and a batch is not looked into.
+/// It says what [`read`](crate::read) would say of the whole line, except that a batch is not looked into, that an id or a
+/// method of more than four kibibytes is not kept, and that one which cannot be understood does not keep the rest from being
+/// told: the line is lost anyway, and somebody may wait for it.
 #[derive(Debug, Default)]
 pub struct Skimmer {
     state: State,
