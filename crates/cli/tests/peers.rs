@@ -20,9 +20,9 @@ use install::Kit;
 use serde_json::Value;
 
 /// The words that stand between `nostray` and the server's command.
-const MANAGED: &[&str] = &["run", "--"];
+const MANAGED: &[&str] = &["run", "--respawn", "--hibernate", "1s", "--"];
 /// How often the server is started again on a tour.
-const SLEEPS: usize = 0;
+const SLEEPS: usize = 2;
 /// How long a tour may take on a machine that is busy with other tests. It is done in about seven seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
