@@ -92,18 +92,10 @@ impl Lines {
     /// Take all lines before asking for it: what is not taken is kept and has to be moved.
     pub fn space(&mut self) -> &mut [u8] {
         let held = self.len();
-        let room = self.buffer.len() - self.end;
-        // More than usual, and not all of it needed any more: a long line was taken.
-        let had_a_long_line = self.buffer.len() > USUAL;
-        if self.start > 0 && (held == 0 || room < LEAST_ROOM || had_a_long_line) {
+        if self.start > 0 && (held == 0 || self.buffer.len() - self.end < LEAST_ROOM) {
             self.buffer.copy_within(self.start..self.end, 0);
             self.searched -= self.start;
             (self.start, self.end) = (0, held);
-            let enough = if held + LEAST_ROOM <= USUAL { USUAL } else { held + held.clamp(USUAL, MOST_ROOM) };
-            if had_a_long_line && (enough == USUAL || enough < self.buffer.capacity() / 4) {
-                self.buffer.truncate(enough);
-                self.buffer.shrink_to_fit();
-            }
         }
         if self.buffer.len() - self.end < LEAST_ROOM {
             // A vector doubles what it reserves, so a long line costs in proportion to its length; only what is about to be
@@ -111,6 +103,37 @@ impl Lines {
             self.buffer.resize(self.end + held.clamp(USUAL, MOST_ROOM), 0);
         }
         &mut self.buffer[self.end..]
+    }
+
+    /// Whether it holds more memory than usual, since a long line came by.
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        self.buffer.capacity() > 2 * USUAL
+    }
+
+    /// Gives back what long lines have needed, as far as it is not needed now. For a quiet moment: the next one would have to
+    /// get it again.
+    pub fn tidy(&mut self) {
+        let held = self.len();
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.searched -= self.start;
+        (self.start, self.end) = (0, held);
+        self.buffer.truncate(USUAL.max(held));
+        self.buffer.shrink_to_fit();
+    }
+
+    /// Hands over the buffer itself, in which ranges that were found before stay valid, instead of copies of them, and goes on
+    /// in another one: best in one that was handed over before, since that is as large as needed.
+    pub fn hand_over(&mut self, instead: Vec<u8>) -> Vec<u8> {
+        let given = std::mem::replace(&mut self.buffer, instead);
+        let held = self.start..self.end;
+        if self.buffer.len() < USUAL.max(held.len()) {
+            self.buffer.resize(USUAL.max(held.len()), 0);
+        }
+        self.buffer[..held.len()].copy_from_slice(&given[held.clone()]);
+        self.searched -= held.start;
+        (self.start, self.end) = (0, held.len());
+        given
     }
 
     /// So many bytes of the space were filled.
@@ -238,9 +261,25 @@ mod tests {
             feed(&mut lines, &vec![b'x'; 8 << 20]);
             feed(&mut lines, b"\n{\"half");
             lines.space();
+            assert!(lines.is_large());
+            lines.tidy();
             assert_eq!((lines.buffer.len(), lines.buffer.capacity()), (USUAL, USUAL));
             assert_eq!(lines.rest(), Some(Line::Whole { text: b"{\"half", raw: b"{\"half" }));
         }
+    }
+
+    #[test]
+    fn a_buffer_is_handed_over_with_what_was_found_in_it_and_the_rest_goes_on() {
+        let mut lines = Lines::new(1 << 20);
+        let text = b"{\"first\":1}\n{\"second\":";
+        lines.space()[..text.len()].copy_from_slice(text);
+        lines.filled(text.len());
+        let Some(Found::Whole(span)) = lines.next_found() else { panic!("a line") };
+        let given = lines.hand_over(Vec::new());
+        assert_eq!(&given[span.raw], b"{\"first\":1}\n");
+        lines.space()[..3].copy_from_slice(b"2}\n");
+        lines.filled(3);
+        assert!(matches!(lines.next_line(), Some(Line::Whole { text: b"{\"second\":2}", .. })));
     }
 
     #[test]

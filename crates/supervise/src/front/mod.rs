@@ -7,6 +7,7 @@ mod news;
 mod outbox;
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -28,14 +29,17 @@ use outbox::Outbox;
 
 pub use nostray_pen::Error;
 
-/// More than this on its way to somebody, and nothing more is read that would go there too.
-const ENOUGH: usize = 64 << 10;
+/// More than this on its way to somebody, and nothing more is read that would go there too. Not less, or the next long line
+/// could not be read while the last one is written.
+const ENOUGH: usize = 1 << 20;
 /// The same for what we answer ourselves.
 const TOO_MUCH: usize = 4 << 20;
 /// How much of the child's stderr is kept for a host that does not read it. What is beyond is lost, or the child would wait.
 const STDERR_KEPT: usize = 64 << 10;
 /// When to look for what others have left: not while the child is starting.
 const SETTLED: Duration = Duration::from_secs(2);
+/// So long without a long line, and the memory that they need is given back.
+const A_WHILE: Duration = Duration::from_millis(500);
 /// How long a child whose output has ended may take to end itself.
 const AFTER_ITS_OUTPUT: Duration = Duration::from_secs(2);
 
@@ -92,6 +96,7 @@ pub fn run(options: Options) -> Result<u8, Error> {
         told: None,
         next_look: None,
         sweep_at: Some(Instant::now() + SETTLED),
+        tidy_at: None,
         code: 0,
         host_gone: false,
         host_deaf: false,
@@ -125,6 +130,8 @@ struct Front<'a> {
     /// When to look at the memory of the tree.
     next_look: Option<Instant>,
     sweep_at: Option<Instant>,
+    /// When to give back what long lines have needed.
+    tidy_at: Option<Instant>,
     code: u8,
     host_gone: bool,
     /// The host does not read any more.
@@ -238,7 +245,7 @@ impl Front<'_> {
             _ => None,
         });
         let orphans = self.child.as_ref().and_then(|child| child.orphaned);
-        [session, child, orphans, self.next_look, self.sweep_at].into_iter().flatten().min()
+        [session, child, orphans, self.next_look, self.sweep_at, self.tidy_at].into_iter().flatten().min()
     }
 
     fn on(&mut self, source: Source) {
@@ -333,7 +340,7 @@ impl Front<'_> {
         let ended = count == Some(0);
         lines.filled(count.unwrap_or(0));
         // Lines that go on as they are and follow each other are written in one piece.
-        let mut run: Option<std::ops::Range<usize>> = None;
+        let mut run: Option<Range<usize>> = None;
         loop {
             let found = if ended { lines.next_found().or_else(|| lines.rest_found()) } else { lines.next_found() };
             let Some(found) = found else { break };
@@ -343,18 +350,18 @@ impl Front<'_> {
                     let verdict = self.session.host_says(text, raw, now);
                     // What we say to the child ourselves comes before or after, never between.
                     if self.session.has_effects() || verdict != Verdict::Forward {
-                        self.tell_child(run.take().map(|range| lines.bytes(range)));
+                        self.pass_to_child(&mut lines, run.take(), false);
                         self.perform();
                     }
                     match verdict {
-                        Verdict::Forward if !raw.ends_with(b"\n") => {
-                            self.tell_child(run.take().map(|range| lines.bytes(range)));
-                            self.tell_child(Some(&[lines.bytes(span.raw), b"\n"].concat()));
+                        Verdict::Forward if lines.bytes(span.raw.clone()).last() != Some(&b'\n') => {
+                            self.pass_to_child(&mut lines, run.take(), false);
+                            self.tell_child(&[lines.bytes(span.raw), b"\n"].concat());
                         }
                         Verdict::Forward => {
                             run = Some(run.map_or(span.raw.start, |run| run.start)..span.raw.end);
                         }
-                        Verdict::Replace(line) => self.tell_child(Some(&line)),
+                        Verdict::Replace(line) => self.tell_child(&line),
                         Verdict::Swallow | Verdict::Log(_) => {}
                     }
                 }
@@ -364,7 +371,8 @@ impl Front<'_> {
                 }
             }
         }
-        self.tell_child(run.map(|range| lines.bytes(range)));
+        self.pass_to_child(&mut lines, run, true);
+        self.tidy_after(&lines);
         if ended {
             self.session.host_closed(self.options.spec.graces.eof(), now);
         } else {
@@ -374,8 +382,17 @@ impl Front<'_> {
         Ok(())
     }
 
-    fn tell_child(&mut self, bytes: Option<&[u8]>) {
-        let (Some(bytes), Some(child)) = (bytes, &mut self.child) else { return };
+    /// Passes on what was found. `is_last` if nothing else is to be done with what was found there.
+    fn pass_to_child(&mut self, lines: &mut Lines, found: Option<Range<usize>>, is_last: bool) {
+        let (Some(found), Some(child)) = (found, &mut self.child) else { return };
+        let Some(stdin) = &child.stdin else { return };
+        if child.to.pass_found(stdin.as_fd(), lines, found, is_last).is_err() {
+            child.to.discard(); // it has closed its input; its end will be told
+        }
+    }
+
+    fn tell_child(&mut self, bytes: &[u8]) {
+        let Some(child) = &mut self.child else { return };
         let Some(stdin) = &child.stdin else { return };
         if child.to.pass(stdin.as_fd(), bytes).is_err() {
             child.to.discard(); // it has closed its input; its end will be told
@@ -400,6 +417,7 @@ impl Front<'_> {
             let count = stream::read(stdout, lines.space()).unwrap_or(Some(0));
             lines.filled(count.unwrap_or(0));
             let passed = self.pass_on(&mut lines, now);
+            self.tidy_after(&lines);
             if count == Some(0) {
                 if let Some(Found::Whole(span)) = lines.rest_found() {
                     self.log("cut off", lines.bytes(span.text));
@@ -416,21 +434,21 @@ impl Front<'_> {
     }
 
     fn pass_on(&mut self, lines: &mut Lines, now: Moment) -> io::Result<()> {
-        let mut run: Option<std::ops::Range<usize>> = None;
+        let mut run: Option<Range<usize>> = None;
         while let Some(found) = lines.next_found() {
             match found {
                 Found::Whole(span) => {
                     let verdict = self.session.child_says(lines.bytes(span.text.clone()), now);
                     // What was said before goes first.
                     if self.session.has_effects() || verdict != Verdict::Forward {
-                        self.tell_host(run.take().map(|range| lines.bytes(range)))?;
+                        self.pass_to_host(lines, run.take(), false)?;
                         self.perform();
                     }
                     match verdict {
                         Verdict::Forward => {
                             run = Some(run.map_or(span.raw.start, |run| run.start)..span.raw.end);
                         }
-                        Verdict::Replace(line) => self.tell_host(Some(&line))?,
+                        Verdict::Replace(line) => self.tell_host(&line)?,
                         Verdict::Swallow => {}
                         Verdict::Log(why) => self.log(&why, lines.bytes(span.text)),
                     }
@@ -442,14 +460,18 @@ impl Front<'_> {
                 }
             }
         }
-        self.tell_host(run.map(|range| lines.bytes(range)))
+        self.pass_to_host(lines, run, true)
     }
 
-    fn tell_host(&mut self, bytes: Option<&[u8]>) -> io::Result<()> {
-        match bytes {
-            Some(bytes) if !self.host_deaf => self.to_host.pass(self.host.stdout, bytes),
+    fn pass_to_host(&mut self, lines: &mut Lines, found: Option<Range<usize>>, is_last: bool) -> io::Result<()> {
+        match found {
+            Some(found) if !self.host_deaf => self.to_host.pass_found(self.host.stdout, lines, found, is_last),
             _ => Ok(()),
         }
+    }
+
+    fn tell_host(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.host_deaf { Ok(()) } else { self.to_host.pass(self.host.stdout, bytes) }
     }
 
     /// Its output has ended. It cannot answer any more, so it is asked to end, if it has not yet.
@@ -575,7 +597,7 @@ impl Front<'_> {
                         }
                     }
                     Effect::ToHost(_) => {}
-                    Effect::ToChild(line) => self.tell_child(Some(&line)),
+                    Effect::ToChild(line) => self.tell_child(&line),
                     Effect::Start(generation) => self.start(generation),
                     Effect::TearDown(_, why) => self.tear_down(why),
                 }
@@ -637,6 +659,9 @@ impl Front<'_> {
         if self.next_look.is_some_and(|at| at <= Instant::now()) {
             self.look_at_memory();
         }
+        if self.tidy_at.is_some_and(|at| at <= Instant::now()) {
+            self.tidy();
+        }
         if self.sweep_at.is_some_and(|at| at <= Instant::now()) {
             self.sweep_at = None;
             if let Some(sweeper) = self.series.as_mut().and_then(SeriesKeeper::sweep) {
@@ -645,6 +670,28 @@ impl Front<'_> {
             self.save();
             nostray_sys::memory::release_program_pages();
         }
+    }
+
+    /// Long lines tend to come in numbers, so what they need is kept until none has come for a while.
+    fn tidy_after(&mut self, lines: &Lines) {
+        if lines.is_large() {
+            self.tidy_at = Some(Instant::now() + A_WHILE);
+        }
+    }
+
+    fn tidy(&mut self) {
+        self.tidy_at = None;
+        self.to_host.tidy();
+        if let Some(lines) = &mut self.from_host {
+            lines.tidy();
+        }
+        if let Some(child) = &mut self.child {
+            child.to.tidy();
+            if let Some(lines) = &mut child.from {
+                lines.tidy();
+            }
+        }
+        nostray_sys::memory::release_free();
     }
 
     fn look_at_memory(&mut self) {
