@@ -145,7 +145,7 @@ impl Yard {
         match process::fork().during("start a pen")? {
             Side::Child => {
                 drop((stdin.writer, stdout.reader, stderr.reader));
-                process::exit_now(self.be_front(spec, id, [&stdin.reader, &stdout.writer, &stderr.writer], witness));
+                process::exit_now(self.be_front(spec, id, [stdin.reader, stdout.writer, stderr.writer], witness));
             }
             Side::Parent(pid) => {
                 // Not reaped yet, so the number is its own.
@@ -159,12 +159,14 @@ impl Yard {
         }
     }
 
-    fn be_front(&self, spec: &Spec, id: PenId, streams: [&OwnedFd; 3], witness: Box<dyn Witness>) -> u8 {
+    fn be_front(&self, spec: &Spec, id: PenId, streams: [OwnedFd; 3], witness: Box<dyn Witness>) -> u8 {
         process::set_name("nostray-front");
-        let [stdin, stdout, stderr] = streams;
+        let [stdin, stdout, stderr] = &streams;
         let mut given = self.given.clone();
         let opened =
             descriptors::become_stdio(stdin, stdout, stderr).during("set up the child's streams").and_then(|()| {
+                // Whoever held these would keep the end of the child's output from being seen.
+                drop(streams);
                 given.stdin = descriptors::stdin_kind();
                 front::open(spec, id, given, witness)
             });
