@@ -6,6 +6,8 @@
 //! which nothing is under way. The two documents must be the same, with and without nostray.
 
 mod common;
+#[path = "peers/conformance.rs"]
+mod conformance;
 #[path = "peers/install.rs"]
 mod install;
 
@@ -244,4 +246,24 @@ pairs! {
     python2_with_typescript2: Python2, TypeScript2, Newer;
     typescript2_with_python2: TypeScript2, Python2, Newer;
     rmcp_with_python1: Rmcp, Python1, Older;
+}
+
+/// The suite has no idle moments of its own: the bridge makes them, and the server sleeps between almost every two calls.
+#[test]
+fn the_conformance_suite_finds_the_same() {
+    let Some(node) = Kit::Node.folder() else { return };
+    let managed = ["run", "--respawn", "--hibernate", "50ms", "--"];
+    let wrapper: Vec<_> = [nostray()].into_iter().chain(managed.iter().map(PathBuf::from)).collect();
+    let ((direct, starts), (managed, more_starts)) = std::thread::scope(|scope| {
+        let managed = scope.spawn(|| conformance::run_suite(&node, &wrapper));
+        (conformance::run_suite(&node, &[]), managed.join().expect("the suite through nostray"))
+    });
+    let is_bad = |(_, status): &(String, String)| status == "FAILURE";
+    let failures: Vec<_> = direct.iter().filter(|(_, checks)| checks.iter().any(is_bad)).collect();
+    assert!(failures.is_empty(), "our own server fails without nostray: {failures:#?}");
+    assert_eq!(managed, direct, "through nostray (left), and without (right)");
+    assert!(
+        more_starts > starts + 20,
+        "it slept too rarely to show anything: {more_starts} starts instead of {starts}"
+    );
 }
