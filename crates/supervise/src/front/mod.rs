@@ -575,13 +575,15 @@ impl Front<'_> {
         if child.ended_by_others && child.ending == Ending::No {
             self.session.stop(now);
         }
+        let was_put_to_rest =
+            matches!(self.session.state(), State::Stopping { why: Why::Hibernate | Why::Memory | Why::Age, .. });
         if hopeless {
             self.session.child_hopeless(child.generation, Cause(cause), now);
         } else {
             self.session.child_emptied(child.generation, Cause(cause), now);
         }
-        if *self.session.state() == State::Asleep && !self.host_gone {
-            self.code = 0; // it slept well
+        if was_put_to_rest {
+            self.code = 0; // how it ended says nothing about the session
         }
         self.perform();
     }
