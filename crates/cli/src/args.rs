@@ -26,6 +26,7 @@ pub(crate) struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one of them")]
 pub(crate) enum Command {
     Run(RunArgs),
     Ps(crate::ps::Args),
@@ -44,6 +45,9 @@ pub(crate) enum Command {
 /// host's own stdin, stdout and stderr; no byte passes through nostray. When the host ends in any way, closes the
 /// command's stdin, or signals nostray, the command's whole tree is ended: first by the end of its input, then by
 /// SIGTERM, then by SIGKILL. Processes that left the group or the session, or that became daemons, included.
+///
+/// With one of the options for a supervised child, nostray reads and writes the JSON-RPC lines between host and child instead,
+/// so that it can start the child again, put it to sleep, or answer for it.
 #[derive(Debug, Args)]
 #[command(after_long_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {
@@ -80,9 +84,6 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) no_sweep: bool,
 
-    #[command(flatten)]
-    pub(crate) managed: crate::managed::ManagedArgs,
-
     /// Say on stderr what happens, not only what goes wrong
     #[arg(short, long)]
     pub(crate) verbose: bool,
@@ -90,6 +91,9 @@ pub(crate) struct RunArgs {
     /// Append what happens to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) log_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) managed: crate::managed::ManagedArgs,
 
     /// The command and its arguments, behind `--`
     #[arg(last = true, required = true, value_name = "CMD")]
@@ -114,9 +118,9 @@ impl RunArgs {
             session: None,
             labels: Vec::new(),
             no_sweep: false,
-            managed: crate::managed::ManagedArgs::none(),
             verbose: false,
             log_file: None,
+            managed: crate::managed::ManagedArgs::none(),
             command: command.to_vec(),
         })
     }
@@ -149,6 +153,18 @@ Examples:
 
   nostray run --isolate pid -- untrusted-server
       The kernel alone guarantees that nothing stays.
+
+  nostray run --respawn -- npx -y some-server
+      A server that crashes comes back, and the host's session goes on.
+
+  nostray run --respawn --hibernate 10m --max-memory 500M -- uvx some-server
+      It sleeps when nobody calls, and is started anew when it has grown too large.
+
+  nostray run --warm -- npx -y some-server && nostray run --lazy -- npx -y some-server
+      Started for the first call, not with the host.
+
+  nostray run --protocol jsonrpc --respawn --replay session.open -- memory-bridge
+      Any JSON-RPC 2.0 over lines; every new child is told again which sessions are open.
 
 Exit codes:
   The command's own; 128+n if signal n ended it; 127 if it was not found; 126 if it could not be executed;

@@ -3,7 +3,7 @@
 use crate::exit::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use nostray_registry::{Entry, Journal, Place, Story};
+use nostray_registry::{Entry, Journal, Output, Place, Story};
 
 use crate::table::moment;
 use crate::terminal;
@@ -18,6 +18,7 @@ Examples:
   nostray log
   nostray log k7f3 --follow
   nostray log --since 10m
+  nostray log k7f3 --output
   nostray log --since 2026-01-31T12:00:00Z --json | jq 'select(.event == \"stopping\")'
 
 JSON: a line each, with time (Unix time in milliseconds), id, event (started, ready, stopping, exited, killed, empty, swept,
@@ -35,12 +36,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<u64>,
 
+    /// What a supervised child has printed on its stdout that is no message, and why it was not passed on
+    #[arg(long, requires = "id", conflicts_with_all = ["follow", "since", "json"])]
+    output: bool,
+
     /// Print a JSON object a line
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
+    if let Some(id) = args.id.as_ref().filter(|_| args.output) {
+        return show_output(id);
+    }
     let journals: Vec<Journal> = Place::all().iter().map(Journal::at).collect();
     let mut followers: Vec<_> = journals.iter().map(Journal::follow).collect();
     let entries = journals.iter().flat_map(Journal::read).collect();
@@ -74,6 +82,30 @@ fn show(args: &Args, mut entries: Vec<Entry>) -> std::io::Result<()> {
         text.push('\n');
     }
     terminal::write(text.as_bytes())
+}
+
+/// What children have printed is kept for a while after their end.
+fn show_output(beginning: &str) -> ExitCode {
+    let outputs: Vec<_> = Place::all().iter().flat_map(|place| Output::all(place, beginning)).collect();
+    match outputs.as_slice() {
+        [] => {
+            terminal::complain(&format_args!("nothing was printed by '{beginning}' that was not passed on"));
+            ExitCode::FAILURE
+        }
+        [(_, output)] => terminal::print(
+            output
+                .read()
+                .iter()
+                .map(|line| format!("{}  {}\n", moment(line.time), line.text))
+                .collect::<String>()
+                .as_bytes(),
+        ),
+        many => {
+            let ids: Vec<_> = many.iter().map(|(id, _)| id.as_str()).collect();
+            terminal::complain(&format_args!("more than one begins with '{beginning}': {}", ids.join(", ")));
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn in_words(story: &Story) -> String {

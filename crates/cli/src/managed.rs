@@ -18,6 +18,10 @@ const MAX_LINE: u64 = 64 << 20;
 #[command(next_help_heading = "Options for a supervised child (JSON-RPC lines on stdin and stdout)")]
 pub(crate) struct ManagedArgs {
     /// Start a child that crashed again; the host's session goes on
+    ///
+    /// A new child gets the host's handshake, log level and subscriptions before anything else, and the host is told if its
+    /// tools, prompts or resources are others than before. Calls that were in flight are answered with an error that says how
+    /// the child died; no call is ever made twice. Calls that come meanwhile wait for the new child.
     #[arg(long)]
     pub(crate) respawn: bool,
 
@@ -26,22 +30,39 @@ pub(crate) struct ManagedArgs {
     pub(crate) backoff: Option<Backoff>,
 
     /// So many crashes in so long, and calls are answered with the cause instead [default: 5/1m]
+    ///
+    /// After as long again, the next call tries once more. Crashes are forgotten when a child has run well for 30 seconds.
     #[arg(long, value_name = "N/TIME")]
     pub(crate) max_failures: Option<Rate>,
 
     /// End the child after so long with nothing in flight, and start it again for the next call [default: never]
+    ///
+    /// Safe for a server that keeps nothing in memory which a later call needs: most of those that look something up, and by
+    /// design all that speak MCP of 2026-07-28 or later. Not safe for one that holds a browser, a login, a shell, or a document
+    /// that is being edited; nor for one that notifies the host of something by itself, since nobody does while it sleeps. The
+    /// handshake, log level and subscriptions are told to the new child. It sleeps only when no call is in flight and it has not
+    /// asked its client anything back.
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) hibernate: Option<Duration>,
 
     /// Answer the handshake and the lists from what an earlier run has said, and start the child for the first call
+    ///
+    /// What an earlier run of the very same command (program, arguments, directory) has said is kept in ~/.cache/nostray. It is
+    /// checked at each real start, and the host is told if something has changed. Without an earlier run, or for a host that
+    /// speaks another version, the child is started as usual.
     #[arg(long)]
     pub(crate) lazy: bool,
 
     /// Find out now what --lazy needs to know, and exit
+    ///
+    /// Starts the command once for each version of the protocol that hosts speak, asks for its lists, and ends it.
     #[arg(long)]
     pub(crate) warm: bool,
 
     /// Start the child anew, at a quiet moment, when its tree uses more memory than this; at once when twice as much
+    ///
+    /// Looked at once a second: as the tree's control group counts it where there is a memory controller, otherwise as the sum of
+    /// the proportional shares of its processes. What was said of --hibernate about state in memory holds here, too.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_memory: Option<u64>,
 
@@ -50,10 +71,15 @@ pub(crate) struct ManagedArgs {
     pub(crate) max_age: Option<Duration>,
 
     /// A start that takes longer is a crash [default: never]
+    ///
+    /// A start ends with the child's first answer. There is no limit unless you set one: a slow start is not a crash.
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) start_timeout: Option<Duration>,
 
     /// Answer a call that takes longer with an error, and cancel it [default: never]
+    ///
+    /// The child lives on; an answer that comes later is dropped. The time counts from when the host has made the call, also
+    /// while the child is starting. The handshake itself is not limited: see --start-timeout.
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) call_timeout: Option<Duration>,
 
@@ -66,6 +92,8 @@ pub(crate) struct ManagedArgs {
     pub(crate) replay: Vec<String>,
 
     /// The longest line that is passed on [default: 64M]
+    ///
+    /// A longer one is skipped, and whoever waits for it gets an error.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_line: Option<u64>,
 

@@ -47,7 +47,8 @@ Examples:
   nostray ps --json | jq '.pens[] | select(.memory > 500000000) | .id'
 
 JSON: {\"version\": 1, \"pens\": [...], \"unreadable\": [{\"id\", \"why\"}], \"ended\": [...] (with --all)}. A pen has: id, state
-(starting, ready, stopping, orphaned), reason (of stopping), since and started (Unix time in milliseconds), command, cwd,
+(starting, ready, stopping, orphaned; of a supervised child also asleep, backing-off, tripped), reason (of stopping,
+backing-off, tripped), generation (how many children there have been; null unless supervised), since and started (Unix time in milliseconds), command, cwd,
 session, labels, host, front, spare, guard, child (each {\"pid\", \"start\"} or null; start is in kernel ticks since boot), tier
 (cgroup, pid-namespace, subreaper), eof_grace and term_grace (milliseconds), processes, memory (bytes), open_files, cpu
 (milliseconds), tree (each {\"pid\", \"parent\", \"command\"}). Fields may be added; these stay.";
@@ -157,14 +158,17 @@ fn as_json(pens: &[Pen], ended: Option<Vec<Ended>>) -> Value {
                         json!({ "pid": stat.pid.as_raw_nonzero().get(), "parent": parent, "command": describe(stat.pid) })
                     })
                     .collect();
+                use nostray_registry::State;
                 let reason = match &record.state {
-                    nostray_registry::State::Stopping { reason } => Some(reason),
-                    _ => None,
+                    State::Stopping { reason } => Some(reason),
+                    State::BackingOff { cause } | State::Tripped { cause } => Some(cause),
+                    State::Starting | State::Ready | State::Asleep => None,
                 };
                 push(
                     &mut object["pens"],
                     json!({
-                        "id": pen.id, "state": state(pen), "reason": reason, "since": record.since,
+                        "id": pen.id, "state": state(pen), "reason": reason, "generation": record.generation,
+                        "since": record.since,
                         "started": record.started, "command": record.command, "cwd": record.cwd,
                         "session": record.session, "labels": record.labels, "host": record.host, "front": record.front,
                         "spare": record.spare, "guard": record.guard, "child": record.child, "tier": record.tier,

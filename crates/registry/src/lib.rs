@@ -18,7 +18,7 @@ mod witness;
 
 pub use census::{Pen, Tally, census};
 pub use journal::{Cause, Entry, Follower, Journal, Story};
-pub use output::Output;
+pub use output::{Output, Printed};
 pub use place::Place;
 pub use record::{Labels, Process, Record, State, Unreadable};
 pub use secrets::masked;

@@ -57,9 +57,18 @@ impl Output {
         Ok(())
     }
 
+    /// All that is kept in a place, of fronts whose id begins so.
+    #[must_use]
+    pub fn all(place: &Place, beginning: &str) -> Vec<(String, Self)> {
+        let Ok(entries) = std::fs::read_dir(place.path()) else { return Vec::new() };
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let ids = names.filter_map(|name| name.strip_suffix(".out").map(str::to_owned));
+        ids.filter(|id| id.starts_with(beginning)).map(|id| (id.clone(), Self::of(place, &id))).collect()
+    }
+
     /// All that is kept, the oldest first.
     #[must_use]
-    pub fn read(&self) -> String {
+    pub fn read(&self) -> Vec<Printed> {
         let mut text = String::new();
         for path in [self.path.with_extension("out.1"), self.path.clone()] {
             let flags = nostray_sys::descriptors::NO_FOLLOW_AND_DO_NOT_WAIT;
@@ -69,7 +78,22 @@ impl Output {
                 text.push_str(&String::from_utf8_lossy(&bytes));
             }
         }
-        text
+        text.lines().filter_map(|line| line.split_once(' ')).filter_map(Printed::read).collect()
+    }
+}
+
+/// A line that was printed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Printed {
+    /// When, in milliseconds of Unix time.
+    pub time: u64,
+    /// Why it was not passed on, and what it was.
+    pub text: String,
+}
+
+impl Printed {
+    fn read((time, text): (&str, &str)) -> Option<Self> {
+        Some(Self { time: time.parse().ok()?, text: text.to_owned() })
     }
 }
 
@@ -96,12 +120,14 @@ mod tests {
         let place = Place::at(&folder).expect("place");
         let mut output = Output::of(&place, "abc");
         output.add("not JSON", b"hello \x1b[31m\xff world\r");
-        let text = output.read();
-        assert!(text.ends_with("not JSON: hello \\u{1b}[31m\u{fffd} world\n"), "{text:?}");
+        let printed = output.read();
+        assert_eq!(printed[0].text, "not JSON: hello \\u{1b}[31m\u{fffd} world");
+        assert_eq!(Output::all(&place, "ab").len(), 1);
         for _ in 0..1000 {
             output.add("long", &[b'x'; 5000]);
         }
-        assert!(output.read().len() as u64 <= 2 * FULL + 4096);
+        let kept: usize = output.read().iter().map(|line| line.text.len()).sum();
+        assert!(kept as u64 <= 2 * FULL + 4096);
         let files = std::fs::read_dir(&folder).expect("folder").count();
         assert_eq!(files, 2);
         forget_old(&place);

@@ -3,7 +3,6 @@
 
 use nostray_pen::{PenId, Spec};
 use nostray_sys::identity::Identity;
-use nostray_sys::process::{self, Pid, Side};
 
 use crate::Error;
 use crate::journal::Story;
@@ -51,22 +50,17 @@ impl SeriesKeeper {
         self.output.add(why, line);
     }
 
-    /// Looks, in a process of its own, for what others have left. Returns that process.
-    pub fn sweep(&mut self) -> Option<Pid> {
+    /// Whether others have left something, as far as that is quickly seen.
+    #[must_use]
+    pub fn has_to_sweep(&self) -> bool {
         crate::output::forget_old(&self.open.place);
-        if !self.sweeps || !sweep::is_anybody_dead() {
-            return None;
-        }
-        match process::fork() {
-            Ok(Side::Child) => {
-                process::set_name("nostray-sweep");
-                self.open.let_go_of_lock();
-                sweep::sweep(&Policy::in_the_background());
-                process::exit_now(0);
-            }
-            Ok(Side::Parent(pid)) => Some(pid),
-            Err(_) => None,
-        }
+        self.sweeps && sweep::is_anybody_dead()
+    }
+
+    /// In a process of its own, which must not seem to be the front: looks for what others have left, and ends it.
+    pub fn sweep(mut self) {
+        self.open.let_go_of_lock();
+        sweep::sweep(&Policy::in_the_background());
     }
 
     /// It is over.

@@ -38,6 +38,11 @@ impl Reverse {
         }
     }
 
+    /// Whether the host still works on something for this child.
+    pub(crate) fn is_waiting(&self, generation: Generation) -> bool {
+        self.open.values().any(|(of, _)| *of == Some(generation))
+    }
+
     /// The host answers: whose question that was, and how it was called there.
     pub(crate) fn answered(&mut self, id: &Id) -> Option<(Option<Generation>, Id)> {
         self.open.remove(id)

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use nostray_pen::{PenId, Spec, Witness, Yard, Yielded, ask_to_stop};
 use nostray_registry::{Passport, RecordKeeper, SeriesKeeper, Story};
 use nostray_rpc::{Found, Lines};
-use nostray_sys::descriptors::write_to_stderr_at_once;
+use nostray_sys::descriptors::{self, write_to_stderr_at_once};
 use nostray_sys::poll::{self, Until};
-use nostray_sys::process::Ended;
+use nostray_sys::process::{self, Ended, Side};
 use nostray_sys::signal::Signal;
 use nostray_sys::stream::{self, Sink};
 
@@ -38,6 +38,8 @@ const TOO_MUCH: usize = 4 << 20;
 const STDERR_KEPT: usize = 64 << 10;
 /// When to look for what others have left: not while the child is starting.
 const SETTLED: Duration = Duration::from_secs(2);
+/// What a child that has ended can have left in its pipe. Somebody who outlives it may write for ever.
+const MOST_IN_A_PIPE: usize = 1 << 20;
 /// So long without a long line, and the memory that they need is given back.
 const A_WHILE: Duration = Duration::from_millis(500);
 /// How long a child whose output has ended may take to end itself.
@@ -99,6 +101,8 @@ pub fn run(options: Options) -> Result<u8, Error> {
         tidy_at: None,
         code: 0,
         host_gone: false,
+        hung_up: None,
+        farewell: None,
         host_deaf: false,
     }
     .run())
@@ -134,6 +138,10 @@ struct Front<'a> {
     tidy_at: Option<Instant>,
     code: u8,
     host_gone: bool,
+    /// The host has closed its end while nobody could take what it had said: how long somebody still may.
+    hung_up: Option<Instant>,
+    /// The session is over, and how long the host may take to read the rest.
+    farewell: Option<Instant>,
     /// The host does not read any more.
     host_deaf: bool,
 }
@@ -144,6 +152,7 @@ enum Source {
     Signals,
     HostEnded,
     FromHost,
+    HostHungUp,
     ToHost,
     Errors,
     FromChild,
@@ -202,9 +211,9 @@ impl Front<'_> {
         if self.from_host.is_some() && !self.host_gone {
             if self.may_read_host() {
                 add(Source::FromHost, self.host.stdin, Until::Readable);
-            } else if self.yard.stdin_tells() && self.child.is_none() {
-                // Nobody is there to take what it says; that it has gone would not be seen otherwise.
-                add(Source::FromHost, self.host.stdin, Until::HungUp);
+            } else if self.yard.stdin_tells() && self.hung_up.is_none() {
+                // Nobody can take what it says now; that it has closed its end must be seen all the same.
+                add(Source::HostHungUp, self.host.stdin, Until::HungUp);
             }
         }
         if !self.to_host.is_empty() && !self.host_deaf {
@@ -245,7 +254,8 @@ impl Front<'_> {
             _ => None,
         });
         let orphans = self.child.as_ref().and_then(|child| child.orphaned);
-        [session, child, orphans, self.next_look, self.sweep_at, self.tidy_at].into_iter().flatten().min()
+        let own = [self.next_look, self.sweep_at, self.tidy_at, self.hung_up, self.farewell];
+        own.into_iter().chain([session, child, orphans]).flatten().min()
     }
 
     fn on(&mut self, source: Source) {
@@ -259,6 +269,10 @@ impl Front<'_> {
                 Ok(())
             }
             Source::FromHost => self.read_host(),
+            Source::HostHungUp => {
+                self.hung_up = Some(Instant::now() + self.options.spec.graces.eof());
+                Ok(())
+            }
             Source::ToHost => self.to_host.flush(self.host.stdout),
             Source::Errors => {
                 if self.errors.flush(self.host.stderr).is_err() {
@@ -409,6 +423,7 @@ impl Front<'_> {
 
     /// Reads what the child says. At its end all that is there, however slow the host is: no more than a pipe holds.
     fn read_child(&mut self, to_the_end: bool) -> io::Result<()> {
+        let mut left = MOST_IN_A_PIPE;
         loop {
             let now = self.now();
             let Some(child) = &mut self.child else { return Ok(()) };
@@ -427,7 +442,8 @@ impl Front<'_> {
                 child.from = Some(lines);
             }
             passed?;
-            if !to_the_end || !matches!(count, Some(1..)) {
+            left = left.saturating_sub(count.unwrap_or(0));
+            if !to_the_end || left == 0 || !matches!(count, Some(1..)) {
                 return Ok(());
             }
         }
@@ -525,7 +541,12 @@ impl Front<'_> {
         if self.read_child(true).is_err() {
             self.host_is_deaf();
         }
-        while self.read_errors() {}
+        // Bounded, too: each time is no more than the buffer.
+        for _ in 0..64 {
+            if !self.read_errors() {
+                break;
+            }
+        }
     }
 
     /// Looks after the processes of the pen, and notices when none is left.
@@ -661,16 +682,41 @@ impl Front<'_> {
         if self.next_look.is_some_and(|at| at <= Instant::now()) {
             self.look_at_memory();
         }
+        if self.hung_up.is_some_and(|at| at <= Instant::now()) {
+            self.hung_up = None;
+            self.from_host = None;
+            self.session.release(now);
+            self.perform();
+        }
         if self.tidy_at.is_some_and(|at| at <= Instant::now()) {
             self.tidy();
         }
         if self.sweep_at.is_some_and(|at| at <= Instant::now()) {
             self.sweep_at = None;
-            if let Some(sweeper) = self.series.as_mut().and_then(SeriesKeeper::sweep) {
-                self.yard.is_sweeper(sweeper);
-            }
+            self.sweep();
             self.save();
             nostray_sys::memory::release_program_pages();
+        }
+    }
+
+    /// Looks for what others have left, in a process of its own: the dead may need all of their graces.
+    fn sweep(&mut self) {
+        if !self.series.as_ref().is_some_and(SeriesKeeper::has_to_sweep) {
+            return;
+        }
+        match process::fork() {
+            Ok(Side::Child) => {
+                process::set_name("nostray-sweep");
+                // Whoever waits for the end of these waits for us, or for the child.
+                self.child = None;
+                descriptors::replace_with_null(true, true).ok();
+                if let Some(series) = self.series.take() {
+                    series.sweep();
+                }
+                process::exit_now(0);
+            }
+            Ok(Side::Parent(pid)) => self.yard.is_sweeper(pid),
+            Err(_) => {}
         }
     }
 
@@ -759,7 +805,13 @@ impl Front<'_> {
                     cause: cause.0.clone(),
                 });
             }
-            (State::Tripped { cause }, _) => series.tell(Story::Tripped { cause: cause.0.clone() }),
+            (State::Tripped { cause }, _) => {
+                write_to_stderr_at_once(&format!(
+                    "nostray: {cause}; it failed too often ({}), and calls are answered with an error for a while\n",
+                    self.options.settings.policy.max_failures
+                ));
+                series.tell(Story::Tripped { cause: cause.0.clone() });
+            }
             (State::Asleep, Some(State::Stopping { .. })) => series.tell(Story::Asleep),
             _ => {}
         }
