@@ -117,6 +117,12 @@ impl Child {
         !before && self.ended.is_some()
     }
 
+    /// Its code may say that its program could not be executed. Why is told once nothing is left of it, so that whoever waits is
+    /// told then, too.
+    pub(super) fn may_not_have_been_executed(&self) -> bool {
+        matches!(self.ended.as_deref(), Some("exited with 126" | "exited with 127"))
+    }
+
     /// Whether somebody of ours still keeps it.
     pub(super) fn is_kept(&self) -> bool {
         let lives = |handle: &Pidfd| handle.has_ended().is_ok_and(|ended| !ended);

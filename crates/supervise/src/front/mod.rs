@@ -526,7 +526,7 @@ impl Front<'_> {
     fn hear(&mut self) {
         let now = self.now();
         let Some(child) = &mut self.child else { return };
-        if child.hear() {
+        if child.hear() && !child.may_not_have_been_executed() {
             let generation = child.generation;
             let cause = Cause(format!("the child {}", child.ended.as_deref().unwrap_or("has ended")));
             // What it has said before counts.
