@@ -94,12 +94,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// `server [--modern|--plain] [--record FILE] [--facts FILE] [--start-delay MS] [--exit-at-once CODE] [--stderr TEXT]
-/// [--banner TEXT] [--ask-when-ready] [--ignore-eof]`
+/// [--banner TEXT] [--ask-when-ready] [--ignore-eof] [--exit CODE]
+/// [--end-streams]`
 ///
 /// `--facts`: a file with a JSON object, read at every start, so that a test can change it between two lives: `tools`, `prompts`,
 /// `resources`, `resourceTemplates`, `capabilities`, `page` (items on a page), `refuse` (the handshake), `startDelay`, `exit`.
-/// `--record`: a file to which each process appends `PID start`, `PID < LINE` for what it got, and `PID end` at the end of its
-/// input. `--ask-when-ready`: asks for `roots/list`, with id 0, as soon as it is initialised.
+/// `--record`: a file to which each process appends `PID start MILLISECONDS`, `PID < LINE` for what it got, and `PID end` at the end of its
+/// input. `--exit`: with this code after that. `--ignore-eof`: not at all, and SIGTERM does not help. `--end-streams`: answers every open stream at the end of its input, as one SDK does. `--ask-when-ready`: asks for `roots/list`, with id 0, as soon as it is initialised.
 pub(crate) fn server(mut args: Args) -> Result<ExitCode, Failure> {
     let tongue = match (args.flag("--modern"), args.flag("--plain")) {
         (true, _) => Tongue::Modern,
@@ -120,6 +121,8 @@ pub(crate) fn server(mut args: Args) -> Result<ExitCode, Failure> {
     };
     let delay = number(&mut args, "--start-delay", "startDelay")?;
     let exit = number(&mut args, "--exit-at-once", "exit")?;
+    let code = args.option("--exit").map_or(Ok(0), |text| text.parse())?;
+    let end_streams = args.flag("--end-streams");
     let ignore_eof = args.flag("--ignore-eof");
     let server = Arc::new(Server {
         tongue,
@@ -132,7 +135,8 @@ pub(crate) fn server(mut args: Args) -> Result<ExitCode, Failure> {
         all_answered: Condvar::new(),
         hoard: Mutex::default(),
     });
-    server.note("start");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+    server.note(&format!("start {}", now.as_millis()));
     if let Some(text) = args.option("--stderr") {
         writeln!(std::io::stderr(), "{text}")?;
     }
@@ -151,13 +155,19 @@ pub(crate) fn server(mut args: Args) -> Result<ExitCode, Failure> {
         line.clear();
     }
     server.note("end");
+    if end_streams {
+        for id in std::mem::take(&mut lock(&server.told).listens) {
+            let error = json!({ "code": -32000, "message": "Connection closed" });
+            server.say(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+        }
+    }
     if ignore_eof {
         crate::trees::ignore_everything()?;
         crate::exits::pause_for_ever();
     }
     let open = lock(&server.open);
     drop(server.all_answered.wait_while(open, |open| *open > 0));
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(code))
 }
 
 impl Server {

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of it")]
 
+pub mod stage;
+
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
