@@ -71,6 +71,8 @@ pub(crate) fn lines(
     let mut lines = Lines::new(max_line);
     let mut cut = Vec::new();
     let mut rest = stream;
+    let mut dice = Dice(stream.len() as u64);
+    let mut other_buffer = Vec::new();
     while !rest.is_empty() {
         let space = lines.space();
         assert!(space.len() >= 16 << 10, "too little room: {}", space.len());
@@ -83,6 +85,12 @@ pub(crate) fn lines(
             if !take_all() {
                 break;
             }
+        }
+        // Neither may lose or change what is held.
+        match dice.below(8) {
+            0 => lines.tidy(),
+            1 => other_buffer = lines.hand_over(std::mem::take(&mut other_buffer)),
+            _ => {}
         }
     }
     while let Some(line) = lines.next_line() {
