@@ -18,7 +18,7 @@ impl Report {
         let machine = machine::describe();
         screen::clear();
         screen::print(&machine);
-        Self { markdown: format!("# {title}\n\n{machine}") }
+        Self { markdown: format!("# {title}\n\n{machine}\n") }
     }
 
     pub(crate) fn say(&mut self, line: &str) {

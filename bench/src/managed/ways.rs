@@ -8,9 +8,9 @@ use crate::programs::Programs;
 use crate::variants::{Variant, control};
 
 /// What makes `nostray run` read the messages.
-pub(super) const MANAGED: &[&str] = &["run"];
+pub(super) const MANAGED: &[&str] = &["run", "--respawn"];
 /// The same, and have the server end when nobody calls it for so long.
-pub(super) const HIBERNATE: &[&str] = &["run"];
+pub(super) const HIBERNATE: &[&str] = &["run", "--hibernate", "300ms"];
 
 /// A place in [`all`], and in everything that is measured of all.
 #[derive(Clone, Copy, PartialEq, Eq)]
