@@ -1,6 +1,7 @@
 //! `managed`: the path on which nostray reads the messages, against none and against the least that could be in between, in
 //! one run.
 
+mod busy;
 pub(crate) mod echo;
 mod everything;
 mod held;
@@ -44,7 +45,7 @@ pub(crate) fn run(options: &args::Shown) -> Result<(), Failure> {
     let ways = ways::all(&programs)?;
     let mut targets = Targets::new("Targets for the managed path");
     let mut all = |server: &Server, loads: &[Load], amount: &Amount| -> Result<(), Failure> {
-        let seen = traffic::measure(&ways, server, loads, amount)?;
+        let seen = traffic::measure(&ways, server, &programs, loads, amount)?;
         for table in tables(&ways, server, &seen, amount) {
             report.add(&table);
         }
@@ -83,7 +84,8 @@ pub(crate) fn run(options: &args::Shown) -> Result<(), Failure> {
 
 /// The server of this program, which is busy for so many milliseconds before it answers.
 fn native(start_up: u32) -> Result<Server, Failure> {
-    let name = if start_up == 0 { "the native echo".to_owned() } else { format!("the same, {start_up} ms to start") };
+    let name =
+        if start_up == 0 { "the native echo".to_owned() } else { format!("the native echo, {start_up} ms to start") };
     let me = std::env::current_exe()?.into_os_string();
     Ok(Server { name, command: vec![me, "echo".into(), start_up.to_string().into()] })
 }
@@ -126,11 +128,12 @@ fn everything_loads(quick: bool) -> Vec<Load> {
     loads
 }
 
-fn tables(ways: &[Variant; ways::COUNT], server: &Server, seen: &[Seen], amount: &Amount) -> [Table; 3] {
+fn tables(ways: &[Variant; ways::COUNT], server: &Server, seen: &[Seen], amount: &Amount) -> [Table; 4] {
     [
         traffic::round_trips(ways, server, seen, amount),
         traffic::added(server, seen),
         traffic::throughput(server, seen),
+        traffic::busy(server, seen),
     ]
 }
 

@@ -45,6 +45,11 @@ impl Variant {
         self.kind == Kind::Direct
     }
 
+    /// Whether the child is started as it is, under whatever name.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.prefix.is_empty()
+    }
+
     pub(crate) fn is_nostray(&self) -> bool {
         self.kind == Kind::Nostray
     }
@@ -94,6 +99,11 @@ impl Started {
         own.retain(|found| !found.command.starts_with(&program));
         own.sort_by_key(|found| (found.stat.start, found.stat.pid.as_raw_nonzero()));
         own
+    }
+
+    /// The number of whom the host has started.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// Waits for its end.

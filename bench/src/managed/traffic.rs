@@ -1,10 +1,12 @@
 //! What a way costs a message: round trips and throughput of every kind of traffic on every way, the ways taking turns.
 
+use super::busy::Busy;
 use super::load::{Load, Turn};
 use super::session::{Server, Session};
 use super::watch;
 use super::ways::{COUNT, MANAGED, Way};
 use crate::Failure;
+use crate::programs::Programs;
 use crate::report::Table;
 use crate::stats::{Spread, median, percentile, ratios};
 use crate::targets::verdict;
@@ -33,15 +35,25 @@ struct Passes {
     p50: Vec<f64>,
     p99: Vec<f64>,
     messages_a_second: Vec<f64>,
+    /// Microseconds of processor time for each message.
+    busy: Vec<f64>,
+}
+
+/// A turn, and what the way itself did in it.
+struct Borne {
+    turn: Turn,
+    busy: f64,
 }
 
 impl Passes {
-    fn add(&mut self, turns: &[Turn]) {
-        let times: Vec<f64> = turns.iter().flat_map(|turn| turn.times.iter().copied()).collect();
-        let speeds: Vec<f64> = turns.iter().map(|turn| turn.messages_a_second).collect();
+    fn add(&mut self, turns: &[Borne]) {
+        let times: Vec<f64> = turns.iter().flat_map(|borne| borne.turn.times.iter().copied()).collect();
+        let speeds: Vec<f64> = turns.iter().map(|borne| borne.turn.messages_a_second).collect();
+        let busy: Vec<f64> = turns.iter().map(|borne| borne.busy).collect();
         self.p50.push(median(&times));
         self.p99.push(percentile(&times, 0.99));
         self.messages_a_second.push(median(&speeds));
+        self.busy.push(median(&busy));
     }
 }
 
@@ -98,6 +110,7 @@ impl Seen {
 pub(super) fn measure(
     ways: &[Variant; COUNT],
     server: &Server,
+    programs: &Programs,
     loads: &[Load],
     amount: &Amount,
 ) -> Result<Vec<Seen>, Failure> {
@@ -110,13 +123,18 @@ pub(super) fn measure(
         for session in &mut sessions {
             session.bear(&Load { messages: amount.warm_up, ..loads[0] })?;
         }
+        let on_the_way: Vec<Busy> =
+            sessions.iter().zip(ways).map(|(session, way)| Busy::of(session, programs, way)).collect();
         for seen in &mut all {
-            let mut turns: [Vec<Turn>; COUNT] = Default::default();
+            let mut turns: [Vec<Borne>; COUNT] = Default::default();
             for turn in 0..amount.turns {
                 for offset in 0..COUNT {
                     let at = (turn + pass + offset) % COUNT;
                     doing(&format!("{}, {} in flight, {}", seen.load.size(), seen.load.in_flight, ways[at].name));
-                    turns[at].push(sessions[at].bear(&seen.load)?);
+                    let before = on_the_way[at].microseconds()?;
+                    let turn = sessions[at].bear(&seen.load)?;
+                    let busy = (on_the_way[at].microseconds()? - before) / seen.load.messages as f64;
+                    turns[at].push(Borne { turn, busy });
                 }
             }
             for (passes, turns) in seen.ways.iter_mut().zip(&turns) {
@@ -189,6 +207,24 @@ pub(super) fn throughput(server: &Server, all: &[Seen]) -> Table {
         "There and back: a message of 1 MiB is 2 MiB. Ratio: median of the passes (lowest-highest); at 1 MiB at least \
          {LEAST_THROUGHPUT}."
     ));
+    table
+}
+
+/// What the processes on the way do for a message.
+pub(super) fn busy(server: &Server, all: &[Seen]) -> Table {
+    let columns = ["message", "in flight", "nostray run", "bare relay", "managed", "managed / relay"];
+    let title = format!("Processor time of what is on the way, with {}, us a message", server.name);
+    let mut table = Table::new(title, &columns);
+    for seen in all {
+        let cell = |way| {
+            let time = median(&seen.of(way).busy);
+            format!("{time:.*}", digits(time))
+        };
+        let ratio = Spread::of(&ratios(&seen.of(Way::Managed).busy, &seen.of(Way::Relay).busy));
+        let cells = [Way::Run, Way::Relay, Way::Managed].map(cell);
+        table.row(seen.name().into_iter().chain(cells).chain([ratio.show(2)]));
+    }
+    table.note("Without host and server. Ratio: median of the passes (lowest-highest).");
     table
 }
 
