@@ -14,7 +14,7 @@ use nostray_sys::{Pidfd, poll};
 
 use crate::child::{Place, Plan};
 use crate::guard::{Pen, Settling, Waited, be_spare, wait_for};
-use crate::host;
+use crate::host::{self, Host};
 use crate::keep::{self, Keeper};
 use crate::mark::PenId;
 use crate::relay::{Message, Next, Relay, Stops};
@@ -53,14 +53,37 @@ impl Given {
 }
 
 pub(crate) fn run(spec: &Spec, witness: Box<dyn Witness>) -> Result<u8, Error> {
-    open(spec, PenId::new(), Given::take()?, witness)
+    open(spec, PenId::new(), Given::take()?, None, witness)
 }
 
-pub(crate) fn open(spec: &Spec, id: PenId, given: Given, mut witness: Box<dyn Witness>) -> Result<u8, Error> {
+/// Who has opened a pen, if it is a process of ours and not the host itself.
+pub(crate) struct Opener<'a> {
+    /// A handle on it, which it has made before it forked.
+    pub(crate) handle: Pidfd,
+    pub(crate) pid: Pid,
+    /// Those whose end it must hear of.
+    pub(crate) ends: Vec<&'a Pidfd>,
+}
+
+pub(crate) fn open(
+    spec: &Spec,
+    id: PenId,
+    given: Given,
+    opener: Option<Opener<'_>>,
+    mut witness: Box<dyn Witness>,
+) -> Result<u8, Error> {
     let Given { inherited, stdin, mask, sigchld_ignored, place } = given;
     let signals = SignalFd::new(&signals_to_watch()).during("watch for signals")?;
     let voice = Voice::open(spec, id.clone())?;
-    let host = host::find(stdin)?;
+    let following = match &opener {
+        None => Following::Always,
+        Some(_) if process::has_terminal() => Following::Keys,
+        Some(_) => Following::Never,
+    };
+    let (host, beyond) = match opener {
+        Some(Opener { handle, pid, ends }) => (Host::Alive(pid, host::unless_ended(handle)?), ends),
+        None => (host::find(stdin)?, Vec::new()),
+    };
     let program = Program::new(spec.command.iter().cloned()).map_err(Error::Command)?;
     let die_with = watch_all(&spec.die_with)?;
     process::become_subreaper().during("become a subreaper")?;
@@ -77,7 +100,7 @@ pub(crate) fn open(spec: &Spec, id: PenId, given: Given, mut witness: Box<dyn Wi
     let plan = Plan { program, place, mask, sigchld_ignored, id };
     let front = Pidfd::of_self().during("make a handle on the front")?;
     let witness = RefCell::new(witness);
-    let pen = Pen { spec, plan, voice, signals, inherited, stdin, host, die_with, front, cgroup, witness };
+    let pen = Pen { spec, plan, voice, signals, inherited, stdin, host, beyond, die_with, front, cgroup, witness };
 
     let (relay, guards_end) = Relay::pair().during("connect front and guard")?;
     let spare = match process::fork().during("start a guard") {
@@ -94,7 +117,8 @@ pub(crate) fn open(spec: &Spec, id: PenId, given: Given, mut witness: Box<dyn Wi
     };
     drop(guards_end);
     let settling = Settling::new(&pen, true);
-    let mut front = Front { signals: &pen.signals, relay, relay_open: true, guard: None, settling, stops: 0 };
+    let mut front =
+        Front { signals: &pen.signals, relay, relay_open: true, guard: None, settling, stops: 0, following };
     if let Waited::Done(code) = front.wait(spare) {
         return Ok(code);
     }
@@ -144,6 +168,29 @@ struct Front<'a> {
     settling: Settling<'a>,
     /// How many stops of the child have been followed.
     stops: Stops,
+    following: Following,
+}
+
+/// Whether the front stops with its child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Following {
+    /// A shell may wait for it.
+    Always,
+    /// A shell may wait for the one who has opened the pen, and stops the whole job. Whoever stops the child alone wants the
+    /// child to be stopped and nobody else.
+    Keys,
+    /// Nobody waits for it.
+    Never,
+}
+
+impl Following {
+    fn includes(self, by: Signal) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Keys => by != Signal::STOP,
+            Self::Never => false,
+        }
+    }
 }
 
 impl Front<'_> {
@@ -192,7 +239,7 @@ impl Front<'_> {
                 Next::Closed => self.relay_open = false,
             }
         }
-        if let Some(by) = stopped {
+        if let Some(by) = stopped.filter(|by| self.following.includes(*by)) {
             stop_like_the_child(by);
         }
     }

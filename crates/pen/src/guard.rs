@@ -28,6 +28,13 @@ use crate::{Isolation, OWN_FAILURE, Spec};
 /// What a guard is called, for people who look with `ps`, and for a pen inside its pen.
 pub(crate) const NAME: &str = "nostray-guard";
 const SPARE_NAME: &str = "nostray-spare";
+/// What the front of a pen is called that another process of ours has opened.
+pub(crate) const FRONT_NAME: &str = "nostray-front";
+
+/// Whether somebody who keeps a pen is called so.
+pub(crate) fn is_keeper(name: &str) -> bool {
+    [FRONT_NAME, SPARE_NAME, NAME].contains(&name)
+}
 
 /// What front, spare and guard have in common: made by the front before it forks, so that no process of the pen
 /// ever has to look for another one.
@@ -40,6 +47,8 @@ pub(crate) struct Pen<'a> {
     pub(crate) inherited: Inherited,
     pub(crate) stdin: StdinKind,
     pub(crate) host: Host,
+    /// Those whose end our host must hear of, even if it has been stopped.
+    pub(crate) beyond: Vec<&'a Pidfd>,
     pub(crate) die_with: Vec<(u32, Pidfd)>,
     pub(crate) front: Pidfd,
     pub(crate) cgroup: Option<Cgroup>,
@@ -231,6 +240,9 @@ fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd, spare_pid: Pid) -> u8 {
     }
     if let Host::Alive(_, handle) = &pen.host {
         keeper = keeper.watch(Source::Host, handle.as_fd());
+    }
+    for handle in &pen.beyond {
+        keeper = keeper.watch(Source::Beyond, handle.as_fd());
     }
     for (pid, handle) in &pen.die_with {
         keeper = keeper.watch(Source::DieWith(*pid), handle.as_fd());

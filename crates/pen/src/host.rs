@@ -42,6 +42,11 @@ pub(crate) fn find(stdin: StdinKind) -> Result<Host, Error> {
     Ok(Host::Alive(pid, handle))
 }
 
+/// The same for a host that has made the handle itself before it forked us: there is nobody to be confused with.
+pub(crate) fn unless_ended(handle: Pidfd) -> Result<Pidfd, Error> {
+    if handle.has_ended().during("watch the host")? { Err(Error::HostGone) } else { Ok(handle) }
+}
+
 const NO_SUCH_PROCESS: i32 = 3;
 
 /// Whether `parent` got us from the kernel because the one who started us had died.

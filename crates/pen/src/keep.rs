@@ -11,22 +11,13 @@ use nostray_sys::process::{Ended, News, Pid, Reaped, getpid, raise_priority, rea
 use nostray_sys::signal::{Arrived, Signal, is_ignored, send_to_own_child};
 
 use crate::guard::{Pen, Settling};
+use crate::host::Host;
 use crate::idle::{IdleWatch, Sample};
+use crate::killing::{Came, Killing, Reaper};
 use crate::relay::{Message, Next, Relay, Stops};
 use crate::tear_down::{Action, Order, Reason, TearDown};
-use crate::tree::{Round, Tree};
+use crate::tree::Tree;
 use crate::witness::Event;
-
-/// How soon after a round of killing the next one may follow, at first and at most. The end of each process is
-/// an event of its own; this is only for those that were born meanwhile.
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// How often in a row to kill our own children before looking for others.
-const BURST: usize = 20;
-/// Rounds in which nothing was left but what may not be signalled, before it is given up.
-const REFUSALS: u32 = 3;
-/// How long killed processes may take to die before a person is told.
-const SLOW_DEATH: Duration = Duration::from_secs(5);
 
 /// Numbers that make a SIGTERM to a guard a request to stop its pen, with its graces or without.
 pub(crate) const STOP: i32 = 0x7374_6f70;
@@ -45,6 +36,8 @@ pub(crate) enum Source {
     Stdin,
     Terminal,
     Host,
+    /// Whoever our host depends on.
+    Beyond,
     Front,
     Spare,
     DieWith(u32),
@@ -76,18 +69,8 @@ pub(crate) struct Keeper<'a> {
     killing: Killing,
 }
 
-#[derive(Debug)]
-struct Killing {
-    begun: bool,
-    next: Instant,
-    pause: Duration,
-    refusals: u32,
-    slow_at: Option<Instant>,
-}
-
 impl<'a> Keeper<'a> {
     pub(crate) fn new(pen: &'a Pen<'a>, tree: Tree<'a>) -> Self {
-        let killing = Killing { begun: false, next: Instant::now(), pause: FIRST_PAUSE, refusals: 0, slow_at: None };
         Self {
             pen,
             relay: None,
@@ -100,7 +83,7 @@ impl<'a> Keeper<'a> {
             settling: None,
             continue_front_at: None,
             stops: 0,
-            killing,
+            killing: Killing::default(),
         }
     }
 
@@ -245,12 +228,21 @@ impl<'a> Keeper<'a> {
             Source::Stdin => self.because(Reason::StdinClosed),
             Source::Terminal => self.because(Reason::TerminalClosed),
             Source::Host => self.when_somebody_died(Reason::HostGone),
+            Source::Beyond => self.wake_host(),
             Source::Front => self.when_somebody_died(Reason::FrontKilled),
             Source::Spare => self.when_somebody_died(Reason::SpareKilled),
             Source::DieWith(pid) => self.when_somebody_died(Reason::DieWithEnded(pid)),
         }
         // Each of these happens once and would be reported for ever.
         self.watches.retain(|(watched, ..)| *watched != source);
+    }
+
+    /// Our host is one of ours, and it is over for it: it ends the child's input, and all that follows is as with any host. But
+    /// one that was stopped would do nothing for ever.
+    fn wake_host(&self) {
+        if let Host::Alive(_, handle) = &self.pen.host {
+            handle.send(Signal::CONT).ok();
+        }
     }
 
     /// False when no message will ever come again.
@@ -338,16 +330,13 @@ impl<'a> Keeper<'a> {
                 self.pen.voice.note("SIGKILL to the whole tree");
                 self.pen.tell(&Event::Killing(self.tree.members().len()));
                 raise_priority();
-                // What is killed in one step needs a moment before it makes sense to look for the rest.
-                self.killing.next =
-                    Instant::now() + if self.tree.is_killed_at_once() { FIRST_PAUSE } else { Duration::ZERO };
-                self.killing.slow_at = Some(Instant::now() + SLOW_DEATH);
+                self.killing.begin(&self.tree, Instant::now());
             }
         }
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let killing = self.tear_down.is_killing().then_some(self.killing.next);
+        let killing = self.tear_down.is_killing().then(|| self.killing.next()).flatten();
         let idle = self.idle.as_ref().filter(|_| !self.tear_down.has_begun()).map(IdleWatch::deadline);
         let settling = self.settling.as_ref().and_then(Settling::deadline);
         [self.tear_down.deadline(), killing, idle, settling, self.continue_front_at].into_iter().flatten().min()
@@ -377,39 +366,35 @@ impl<'a> Keeper<'a> {
 
     /// Kills whoever is left. False when there is nothing more that could be done.
     fn kill(&mut self) -> bool {
-        if !std::mem::replace(&mut self.killing.begun, true) && self.tree.kill_at_once() {
-            return true;
-        }
-        // Kill, reap, and kill what was handed to us by those who died, as long as that goes on.
-        for _ in 0..BURST {
-            if self.tree.kill_children() == 0 || !self.look_after_children() {
-                break;
+        let mut killing = std::mem::take(&mut self.killing);
+        let round = killing.round(self);
+        self.killing = killing;
+        match round {
+            Came::Nothing => {}
+            Came::Slow => {
+                for stat in self.tree.members() {
+                    self.pen.voice.warn(does_not_die(&stat));
+                }
             }
-        }
-        let now = Instant::now();
-        if now < self.killing.next {
-            return true;
-        }
-        let round = self.tree.kill_round();
-        // Reaping comes first: a look at thousands takes long, and what has ended makes it longer.
-        self.killing.next = Instant::now() + self.killing.pause.max(2 * now.elapsed());
-        self.killing.pause = (self.killing.pause * 2).min(LONGEST_PAUSE);
-        if let Round::OnlyRefused(refused) = round {
-            self.killing.refusals += 1;
-            if self.killing.refusals >= REFUSALS {
+            Came::Refused(refused) => {
                 for refused in &refused {
                     self.pen.voice.warn(could_not_signal(refused.pid));
                 }
                 self.pen.tell(&Event::Refused(refused));
                 return false;
             }
-        } else if self.killing.slow_at.is_some_and(|at| at <= now) {
-            self.killing.slow_at = None;
-            for stat in self.tree.members() {
-                self.pen.voice.warn(does_not_die(&stat));
-            }
         }
         true
+    }
+}
+
+impl<'a> Reaper<'a> for Keeper<'a> {
+    fn tree(&mut self) -> &mut Tree<'a> {
+        &mut self.tree
+    }
+
+    fn reap(&mut self) -> bool {
+        self.look_after_children()
     }
 }
 
@@ -426,7 +411,7 @@ pub(crate) fn is_for_the_pen(arrived: Arrived) -> bool {
     }
 }
 
-fn could_not_signal(pid: Pid) -> String {
+pub(crate) fn could_not_signal(pid: Pid) -> String {
     let user = user_of(pid).map_or_else(String::new, |uid| format!(" of user {uid}"));
     format!(
         "process {pid}{user} ({}) may not be signalled by this user and was left running; \
@@ -435,7 +420,7 @@ fn could_not_signal(pid: Pid) -> String {
     )
 }
 
-fn does_not_die(stat: &Stat) -> String {
+pub(crate) fn does_not_die(stat: &Stat) -> String {
     let why = if stat.is_uninterruptible() { ", it waits for a device or a network file system" } else { "" };
     format!("process {} ({}) was killed and has not ended yet{why}; waiting", stat.pid, describe(stat.pid))
 }

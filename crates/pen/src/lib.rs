@@ -18,6 +18,7 @@ mod guard;
 mod host;
 mod idle;
 mod keep;
+mod killing;
 mod mark;
 mod relay;
 mod tear_down;
@@ -34,7 +35,7 @@ pub use graces::Graces;
 pub use mark::{MARK, PenId, is_marked};
 pub use tear_down::{Order, Reason};
 pub use witness::{Event, Nobody, Opening, Witness};
-pub use yard::{Penned, Streams, Yard, Yielded};
+pub use yard::{Penned, Remains, Streams, Yard, Yielded};
 
 /// Exit code for nostray's own failures.
 pub const OWN_FAILURE: u8 = 125;

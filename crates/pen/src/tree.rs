@@ -7,10 +7,11 @@ use std::io;
 
 use nostray_sys::Pidfd;
 
+use crate::guard;
 use crate::mark::{PenId, is_marked};
 use nostray_sys::cgroup::Cgroup;
 use nostray_sys::identity::Identity;
-use nostray_sys::proc::{self, Stat};
+use nostray_sys::proc::{self, StartTime, Stat};
 use nostray_sys::process::{Pid, getpid};
 use nostray_sys::signal::{Signal, send_to_namespace, send_to_own_child};
 
@@ -51,6 +52,8 @@ impl std::fmt::Display for Tier<'_> {
 pub(crate) struct Tree<'a> {
     tier: Tier<'a>,
     strangers: Option<Strangers>,
+    /// Children of this process that are not of the tree, whatever they bear.
+    spared: HashSet<Identity>,
     /// Processes that we may not signal.
     refused: HashSet<Identity>,
     /// New processes kept appearing between looking and killing.
@@ -72,7 +75,7 @@ const LOOKS: usize = 3;
 
 impl<'a> Tree<'a> {
     pub(crate) fn new(tier: Tier<'a>) -> Self {
-        Self { tier, strangers: None, refused: HashSet::new(), storms: false }
+        Self { tier, strangers: None, spared: HashSet::new(), refused: HashSet::new(), storms: false }
     }
 
     pub(crate) fn tier(&self) -> Tier<'a> {
@@ -84,15 +87,27 @@ impl<'a> Tree<'a> {
         Self { strangers, ..self }
     }
 
+    /// From now on these children of this process are not of the tree.
+    pub(crate) fn spare(&mut self, those: &HashSet<Identity>) {
+        self.spared.clone_from(those);
+    }
+
     /// Whether this process has children, but only such as are not of the tree: then ECHILD will not come, and
     /// the kernel's list of our children is as good a proof.
     pub(crate) fn has_only_strangers(&self) -> bool {
-        self.strangers.is_some()
+        (self.strangers.is_some() || !self.spared.is_empty())
             && proc::children_of_self().is_some_and(|children| children.into_iter().all(|pid| self.is_stranger(pid)))
     }
 
-    pub(crate) fn is_stranger(&self, pid: Pid) -> bool {
-        self.strangers.as_ref().is_some_and(|strangers| Stat::of(pid).is_some_and(|stat| strangers.include(&stat)))
+    fn is_stranger(&self, pid: Pid) -> bool {
+        (self.strangers.is_some() || !self.spared.is_empty())
+            && Stat::of(pid).is_some_and(|stat| self.excludes(&stat))
+    }
+
+    /// Whether a child of this process is not of the tree.
+    fn excludes(&self, child: &Stat) -> bool {
+        self.spared.contains(&child.into())
+            || self.strangers.as_ref().is_some_and(|strangers| strangers.include(child))
     }
 
     /// The living processes of the tree.
@@ -106,8 +121,7 @@ impl<'a> Tree<'a> {
         while let Some(parent) = parents.pop() {
             for stat in by_parent.remove(&Some(parent)).unwrap_or_default() {
                 // Only children of our own can be strangers; what descends from them is not looked at.
-                let stranger = parent == getpid() && self.strangers.as_ref().is_some_and(|s| s.include(&stat));
-                if !stranger {
+                if parent != getpid() || !self.excludes(&stat) {
                     parents.push(stat.pid);
                     members.push(stat);
                 }
@@ -257,6 +271,9 @@ fn parent_of(pid: Pid, handle: &Pidfd) -> Option<Pid> {
 pub(crate) struct Strangers {
     known: HashSet<Identity>,
     id: PenId,
+    /// For one who opens pens: since when there is this one. Its spare and guard, which were forked and never became another
+    /// program, bear no mark; they are known by their names.
+    since: Option<StartTime>,
 }
 
 impl Strangers {
@@ -264,15 +281,16 @@ impl Strangers {
     pub(crate) fn of_this_process(id: PenId) -> Option<Self> {
         let children = proc::children_of_self().unwrap_or_default();
         let known: HashSet<_> = children.into_iter().filter_map(Identity::of).collect();
-        (!known.is_empty()).then_some(Self { known, id })
+        (!known.is_empty()).then_some(Self { known, id, since: None })
     }
 
-    /// The same strangers, to another pen.
-    pub(crate) fn for_pen(&self, id: PenId) -> Self {
-        Self { known: self.known.clone(), id }
+    /// The same strangers, to a pen that this process has opened.
+    pub(crate) fn for_pen(&self, id: PenId, since: StartTime) -> Self {
+        Self { known: self.known.clone(), id, since: Some(since) }
     }
 
     fn include(&self, stat: &Stat) -> bool {
-        self.known.contains(&stat.into()) || !is_marked(stat.pid, &self.id.to_string())
+        let keeps = || self.since.is_some_and(|since| stat.start >= since) && guard::is_keeper(&stat.name);
+        self.known.contains(&stat.into()) || !(keeps() || is_marked(stat.pid, &self.id.to_string()))
     }
 }

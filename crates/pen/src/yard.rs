@@ -5,20 +5,25 @@
 //! host ── yard ── front ── spare ── guard ── child ── ...
 //! ```
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use nostray_sys::Pidfd;
+use nostray_sys::cgroup::Cgroup;
 use nostray_sys::descriptors::{self, StdinKind, write_to_stderr_at_once};
 use nostray_sys::identity::Identity;
-use nostray_sys::proc;
-use nostray_sys::process::{self, Ended, News, Pid, Reaped, Side};
-use nostray_sys::signal::{Arrived, Signal, SignalFd, is_ignored};
+use nostray_sys::proc::{StartTime, Stat};
+use nostray_sys::process::{self, Ended, News, Pid, Reaped, Side, getpid};
+use nostray_sys::signal::{Arrived, Signal, SignalFd, is_ignored, send_to_own_child};
 use nostray_sys::stream::{Pipe, do_not_wait};
 
-use crate::front::{self, Given, signals_to_watch, stop_like_the_child, watch_all};
+use crate::front::{self, Given, Opener, signals_to_watch, stop_like_the_child, watch_all};
 use crate::host::{self, Host};
+use crate::killing::{Came, Killing, Reaper};
 use crate::tree::{Strangers, Tier, Tree};
-use crate::{During, Error, OWN_FAILURE, PenId, Spec, Witness, keep};
+use crate::{During, Error, OWN_FAILURE, PenId, Spec, Witness, guard, keep};
 
 /// Such a process.
 #[derive(Debug)]
@@ -27,9 +32,10 @@ pub struct Yard {
     host: Host,
     die_with: Vec<(u32, Pidfd)>,
     signals: SignalFd,
+    own: Pid,
     strangers: Option<Strangers>,
-    /// A child of our own that is no pen: it looks for what others have left.
-    sweeper: Option<Identity>,
+    /// Children of our own that are of no pen: who looks for what others have left, and who was given up.
+    others: HashSet<Identity>,
 }
 
 /// A pen that was opened.
@@ -37,9 +43,10 @@ pub struct Yard {
 pub struct Penned {
     /// Its name.
     pub id: PenId,
-    /// The pen's front, which is our own child.
-    pub front: Pidfd,
-    pid: Pid,
+    front: Option<Pidfd>,
+    /// Until it has been reaped.
+    pid: Option<Pid>,
+    since: Option<StartTime>,
 }
 
 /// Our ends of the child's streams. None of them waits.
@@ -75,7 +82,7 @@ impl Yard {
         let die_with = watch_all(die_with)?;
         process::become_subreaper().during("become a subreaper")?;
         let strangers = Strangers::of_this_process(PenId::new());
-        Ok(Self { given, host, die_with, signals, strangers, sweeper: None })
+        Ok(Self { given, host, die_with, signals, own: getpid(), strangers, others: HashSet::new() })
     }
 
     /// Who started us, if that can be seen.
@@ -86,11 +93,15 @@ impl Yard {
 
     /// What becomes readable when it is over: the host has ended, or a process that the user has named.
     pub fn ends(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.handles().map(AsFd::as_fd)
+    }
+
+    fn handles(&self) -> impl Iterator<Item = &Pidfd> {
         let host = match &self.host {
-            Host::Alive(_, handle) => Some(handle.as_fd()),
+            Host::Alive(_, handle) => Some(handle),
             Host::Elsewhere => None,
         };
-        host.into_iter().chain(self.die_with.iter().map(|(_, handle)| handle.as_fd()))
+        host.into_iter().chain(self.die_with.iter().map(|(_, handle)| handle))
     }
 
     /// Whether the end of standard input is the host's word.
@@ -142,25 +153,36 @@ impl Yard {
     pub fn start(&self, spec: &Spec, id: PenId, witness: Box<dyn Witness>) -> Result<(Penned, Streams), Error> {
         let pipe = || Pipe::new().during("make a pipe");
         let (stdin, stdout, stderr) = (pipe()?, pipe()?, pipe()?);
+        for ours in [&stdin.writer, &stdout.reader, &stderr.reader] {
+            do_not_wait(ours).during("set up a pipe")?;
+        }
+        let handle = Pidfd::of_self().during("make a handle on the front")?;
         match process::fork().during("start a pen")? {
             Side::Child => {
                 drop((stdin.writer, stdout.reader, stderr.reader));
-                process::exit_now(self.be_front(spec, id, [stdin.reader, stdout.writer, stderr.writer], witness));
+                let streams = [stdin.reader, stdout.writer, stderr.writer];
+                process::exit_now(self.be_front(spec, id, handle, streams, witness));
             }
+            // Somebody lives from here on, and must not be forgotten because something fails.
             Side::Parent(pid) => {
-                // Not reaped yet, so the number is its own.
-                let front = Pidfd::open(pid).during("watch the pen")?;
-                let streams = Streams { stdin: stdin.writer, stdout: stdout.reader, stderr: stderr.reader };
-                for ours in [&streams.stdin, &streams.stdout, &streams.stderr] {
-                    do_not_wait(ours).during("set up a pipe")?;
-                }
-                Ok((Penned { id, front, pid }, streams))
+                // The next handle gets the place of this one.
+                drop(handle);
+                let since = self.strangers.as_ref().and_then(|_| Identity::of(pid)).map(|front| front.start);
+                let penned = Penned { id, front: Pidfd::open(pid).ok(), pid: Some(pid), since };
+                Ok((penned, Streams { stdin: stdin.writer, stdout: stdout.reader, stderr: stderr.reader }))
             }
         }
     }
 
-    fn be_front(&self, spec: &Spec, id: PenId, streams: [OwnedFd; 3], witness: Box<dyn Witness>) -> u8 {
-        process::set_name("nostray-front");
+    fn be_front(
+        &self,
+        spec: &Spec,
+        id: PenId,
+        handle: Pidfd,
+        streams: [OwnedFd; 3],
+        witness: Box<dyn Witness>,
+    ) -> u8 {
+        process::set_name(guard::FRONT_NAME);
         let [stdin, stdout, stderr] = &streams;
         let mut given = self.given.clone();
         let opened =
@@ -168,7 +190,8 @@ impl Yard {
                 // Whoever held these would keep the end of the child's output from being seen.
                 drop(streams);
                 given.stdin = descriptors::stdin_kind();
-                front::open(spec, id, given, witness)
+                let opener = Opener { handle, pid: self.own, ends: self.handles().collect() };
+                front::open(spec, id, given, Some(opener), witness)
             });
         opened.unwrap_or_else(|error| {
             write_to_stderr_at_once(&format!("nostray: {error}\n"));
@@ -178,19 +201,35 @@ impl Yard {
 
     /// A child of ours that is not of any pen.
     pub fn is_sweeper(&mut self, pid: Pid) {
-        self.sweeper = Identity::of(pid);
+        self.others.extend(Identity::of(pid));
+    }
+
+    /// These are left of a pen and cannot be ended. From now on they are nobody's.
+    pub fn abandon(&mut self, those: &[Identity]) {
+        self.others.extend(those);
     }
 
     /// Looks after those who have ended.
-    pub fn reap(&self, penned: &Penned) -> Yielded {
+    pub fn reap(&mut self, penned: &mut Penned) -> Yielded {
         loop {
             match process::reap() {
-                Ok(Reaped::News(News::Ended(pid, how))) if pid == penned.pid => return Yielded::Front(how),
-                // One who is stopped cannot take part; unless it stopped itself, as its child was.
-                Ok(Reaped::News(News::Stopped(pid, Signal::STOP))) if pid == penned.pid => {
-                    penned.front.send(Signal::CONT).ok();
+                Ok(Reaped::News(News::Ended(pid, how))) => {
+                    self.others.retain(|other| other.pid != pid);
+                    if penned.pid.take_if(|front| *front == pid).is_some() {
+                        return Yielded::Front(how);
+                    }
                 }
-                Ok(Reaped::News(News::Stopped(pid, by))) if pid == penned.pid => return Yielded::Stopped(by),
+                // One who is stopped cannot take part; unless it stopped itself, as its child was.
+                Ok(Reaped::News(News::Stopped(pid, Signal::STOP))) if Some(pid) == penned.pid => {
+                    penned.send(Signal::CONT);
+                }
+                Ok(Reaped::News(News::Stopped(pid, by))) if Some(pid) == penned.pid => return Yielded::Stopped(by),
+                // One of those whom the front would have continued.
+                Ok(Reaped::News(News::Stopped(pid, Signal::STOP))) if penned.pid.is_none() => {
+                    if Stat::of(pid).is_some_and(|stat| guard::is_keeper(&stat.name)) {
+                        send_to_own_child(pid, Signal::CONT).ok();
+                    }
+                }
                 Ok(Reaped::News(_)) => {}
                 Ok(Reaped::Nobody) | Err(_) => return Yielded::Empty,
                 Ok(Reaped::Quiet) => {
@@ -202,28 +241,138 @@ impl Yard {
 
     /// Whether all our children are such as are of no pen. The kernel's list of them is the proof.
     fn has_only_others(&self, penned: &Penned) -> bool {
-        if self.strangers.is_none() && self.sweeper.is_none() {
-            return false;
-        }
-        let Some(children) = proc::children_of_self() else { return false };
-        children.into_iter().all(|pid| {
-            let is_sweeper = self.sweeper.is_some() && Identity::of(pid) == self.sweeper;
-            is_sweeper || (pid != penned.pid && self.tree(penned).is_stranger(pid))
-        })
+        penned.pid.is_none() && self.tree(penned).has_only_strangers()
     }
 
     /// What the pen has left when all who kept it were killed: it has been handed to us.
-    fn tree(&self, penned: &Penned) -> Tree<'_> {
-        Tree::new(Tier::Subreaper).without(self.strangers.as_ref().map(|known| known.for_pen(penned.id.clone())))
+    fn tree(&self, penned: &Penned) -> Tree<'static> {
+        let since = penned.since.unwrap_or(StartTime(0));
+        let strangers = self.strangers.as_ref().map(|known| known.for_pen(penned.id.clone(), since));
+        let mut tree = Tree::new(Tier::Subreaper).without(strangers);
+        tree.spare(&self.others);
+        tree
     }
 
-    /// SIGTERM to what is left of a pen whose every keeper was killed.
-    pub fn terminate_orphans(&self, penned: &Penned) {
-        self.tree(penned).terminate();
+    /// Begins to end what is left of a pen that nobody keeps any more: SIGTERM to everybody, and SIGKILL after a grace.
+    #[must_use]
+    pub fn end_remains(&self, penned: &Penned, grace: Duration, group: Option<&Path>) -> Remains {
+        let mut tree = self.tree(penned);
+        tree.terminate();
+        let group = group.and_then(|path| Cgroup::open(path).ok());
+        Remains { tree, group, stage: Stage::Asked { until: Instant::now() + grace } }
+    }
+}
+
+impl Penned {
+    /// Readable when the pen's front has ended, which is our own child. Without a handle its end is a signal like any other.
+    #[must_use]
+    pub fn front(&self) -> Option<BorrowedFd<'_>> {
+        self.front.as_ref().filter(|_| self.pid.is_some()).map(AsFd::as_fd)
     }
 
-    /// SIGKILL to it. To be repeated until nobody is left.
-    pub fn kill_orphans(&self, penned: &Penned) {
-        self.tree(penned).kill_round();
+    /// Sends a signal to the pen's front, if it has not ended.
+    pub fn send(&self, signal: Signal) {
+        if let Some(pid) = self.pid {
+            // Not reaped yet, so the number is its own.
+            send_to_own_child(pid, signal).ok();
+        }
+    }
+
+    /// Asks the pen's front to end the pen. False if nobody is there to be asked.
+    pub fn ask_to_stop(&self, now: bool) -> bool {
+        self.pid.and_then(|pid| Pidfd::open(pid).ok()).is_some_and(|front| crate::ask_to_stop(&front, now).is_ok())
+    }
+}
+
+/// What is left of a pen whose every keeper was killed, and how far its end has come.
+#[derive(Debug)]
+pub struct Remains {
+    tree: Tree<'static>,
+    group: Option<Cgroup>,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Asked { until: Instant },
+    Killing(Killing),
+}
+
+impl Remains {
+    /// When there is more to be done, unless they end before.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        match &self.stage {
+            Stage::Asked { until } => Some(*until),
+            Stage::Killing(killing) => killing.next(),
+        }
+    }
+
+    /// No more patience.
+    pub fn hurry(&mut self) {
+        if let Stage::Asked { until } = &mut self.stage {
+            *until = Instant::now();
+        }
+    }
+
+    /// Does what is due. Those who are left and may not be signalled are named, and left alone from then on.
+    pub fn go_on(&mut self, yard: &mut Yard) -> Vec<Identity> {
+        let now = Instant::now();
+        if matches!(self.stage, Stage::Asked { until } if until <= now) {
+            if let Some(group) = &self.group {
+                group.kill().ok();
+            }
+            let mut killing = Killing::default();
+            killing.begin(&self.tree, now);
+            self.stage = Stage::Killing(killing);
+        }
+        let Stage::Killing(killing) = &mut self.stage else { return Vec::new() };
+        self.tree.spare(&yard.others);
+        match killing.round(&mut Dying { tree: &mut self.tree, yard }) {
+            Came::Nothing => {}
+            Came::Slow => {
+                for stat in self.tree.members() {
+                    write_to_stderr_at_once(&format!("nostray: {}\n", keep::does_not_die(&stat)));
+                }
+            }
+            Came::Refused(refused) => {
+                for refused in &refused {
+                    write_to_stderr_at_once(&format!("nostray: {}\n", keep::could_not_signal(refused.pid)));
+                }
+                yard.abandon(&refused);
+                return refused;
+            }
+        }
+        Vec::new()
+    }
+
+    /// Once nobody is left: gives back what held them.
+    pub fn dissolve(&self) {
+        if let Some(group) = &self.group {
+            group.remove();
+        }
+    }
+}
+
+/// Those who are being killed, with the one who reaps them. Nobody of them is of interest any more.
+struct Dying<'a> {
+    tree: &'a mut Tree<'static>,
+    yard: &'a mut Yard,
+}
+
+impl Reaper<'static> for Dying<'_> {
+    fn tree(&mut self) -> &mut Tree<'static> {
+        self.tree
+    }
+
+    fn reap(&mut self) -> bool {
+        loop {
+            match process::reap() {
+                Ok(Reaped::News(News::Ended(pid, _))) => self.yard.others.retain(|other| other.pid != pid),
+                Ok(Reaped::News(_)) => {}
+                Ok(Reaped::Quiet) => return !self.tree.has_only_strangers(),
+                Ok(Reaped::Nobody) | Err(_) => return false,
+            }
+        }
     }
 }

@@ -2,13 +2,14 @@
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use nostray_pen::{Order, Penned, Streams, give_order};
+use nostray_pen::{Order, Penned, Remains, Streams, Yard, ask_to_stop, give_order};
 use nostray_registry::Process;
 use nostray_rpc::Lines;
 use nostray_sys::Pidfd;
 use nostray_sys::identity::Identity;
+use nostray_sys::signal::Signal;
 use nostray_sys::stream::Sink;
 
 use super::gauge::Gauge;
@@ -41,10 +42,17 @@ pub(super) struct Child {
     /// Torn down for a reason that was not ours, and that is no crash: it was asked to stop, or did nothing for long.
     pub(super) ended_by_others: bool,
     pub(super) front_ended: bool,
-    /// All who kept it were killed: when its orphans are killed, too.
-    pub(super) orphaned: Option<Instant>,
+    /// All who kept it were killed, and its end is our affair.
+    pub(super) remains: Option<Remains>,
+    /// Those who were left and may not be signalled.
+    pub(super) refused: Vec<Identity>,
+    /// How often it was to be ended by a signal.
+    asked: u32,
     pub(super) started: Instant,
 }
+
+/// Why a child is lost that has done nothing wrong.
+pub(super) const KEEPERS_KILLED: &str = "the child was ended, since nostray's own processes were killed";
 
 /// How the end of a child goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +81,7 @@ impl Child {
             penned,
             inbox,
             stdin: Some(streams.stdin),
-            to: Outbox::new(Sink::Pipe),
+            to: Outbox::new(Sink::OwnPipe),
             stdout: Some(streams.stdout),
             from: Some(Lines::new(max_line)),
             stderr: Some(streams.stderr),
@@ -86,14 +94,16 @@ impl Child {
             not_executed: None,
             ended_by_others: false,
             front_ended: false,
-            orphaned: None,
+            remains: None,
+            refused: Vec::new(),
+            asked: 0,
             started: Instant::now(),
         }
     }
 
-    /// Takes in what its processes have told. True if the child has ended since the last time.
-    pub(super) fn hear(&mut self) -> bool {
-        let before = self.ended.is_some();
+    /// Takes in what its processes have told. Why it is lost, if that has been told since the last time.
+    pub(super) fn hear(&mut self) -> Option<String> {
+        let mut lost = None;
         while let Some(news) = self.inbox.next() {
             match news {
                 News::Opened(group) => self.group = group.map(PathBuf::from),
@@ -106,15 +116,22 @@ impl Child {
                 News::Stopping(why) => {
                     self.ended_by_others |=
                         matches!(why.as_str(), "idle" | "signal" | "stop-request" | "terminal-closed");
-                    if matches!(self.ending, Ending::Order(_) | Ending::Ordered) {
+                    if matches!(why.as_str(), "front-killed" | "spare-killed" | "guard-killed") {
+                        lost = Some(KEEPERS_KILLED.to_owned());
+                    }
+                    if lost.is_some() || matches!(self.ending, Ending::Order(_) | Ending::Ordered) {
                         self.ending = Ending::EndOfInput(Instant::now());
                     }
                 }
-                News::Ended(how) => self.ended = Some(how),
+                News::Ended(how) => {
+                    lost = Some(format!("the child {how}"));
+                    self.ended = Some(how);
+                }
                 News::NotExecuted(why) => self.not_executed = Some(why),
+                News::Refused(left) => self.refused.extend(left.into_iter().filter_map(Process::identity)),
             }
         }
-        !before && self.ended.is_some()
+        lost
     }
 
     /// Its code may say that its program could not be executed. Why is told once nothing is left of it, so that whoever waits is
@@ -123,9 +140,48 @@ impl Child {
         matches!(self.ended.as_deref(), Some("exited with 126" | "exited with 127"))
     }
 
+    /// Asks the innermost of those who keep it to end it.
+    pub(super) fn ask_to_stop(&mut self, now: bool) {
+        if let Some(remains) = self.remains.as_mut().filter(|_| now) {
+            remains.hurry();
+        }
+        let inner = [self.guard.as_ref().map(|(_, guard)| guard), self.spare.as_ref()];
+        if !inner.into_iter().flatten().any(|keeper| lives(keeper) && ask_to_stop(keeper, now).is_ok()) {
+            self.penned.ask_to_stop(now);
+        }
+    }
+
+    /// Passes a signal of the host's on. The second one that is to end it ends all patience, as the pen's front would see to.
+    pub(super) fn pass(&mut self, signal: Signal, is_the_end: bool) {
+        self.asked += u32::from(is_the_end);
+        if self.front_ended && is_the_end && self.asked > 1 {
+            self.ask_to_stop(true);
+        }
+        self.penned.send(signal);
+    }
+
+    /// Takes over what is left when nobody of ours keeps it any more. True if that is so from now on.
+    pub(super) fn take_over(&mut self, yard: &Yard, grace: Duration) -> bool {
+        let is_new = self.remains.is_none() && !self.is_kept();
+        if is_new {
+            self.remains = Some(yard.end_remains(&self.penned, grace, self.group.as_deref()));
+            self.ending = Ending::EndOfInput(Instant::now());
+        }
+        is_new
+    }
+
+    /// Carries on with the end of what was taken over.
+    pub(super) fn end_remains(&mut self, yard: &mut Yard) {
+        if self.is_kept() {
+            self.remains = None; // whoever keeps it has only now been heard of
+        }
+        if let Some(remains) = &mut self.remains {
+            self.refused.extend(remains.go_on(yard));
+        }
+    }
+
     /// Whether somebody of ours still keeps it.
     pub(super) fn is_kept(&self) -> bool {
-        let lives = |handle: &Pidfd| handle.has_ended().is_ok_and(|ended| !ended);
         !self.front_ended
             || self.guard.as_ref().is_some_and(|(_, handle)| lives(handle))
             || self.spare.as_ref().is_some_and(lives)
@@ -139,7 +195,7 @@ impl Child {
                 if let Some((_, guard)) = &self.guard {
                     let told = give_order(guard, order).is_ok();
                     self.ending = if told { Ending::Ordered } else { Ending::EndOfInput(Instant::now()) };
-                } else if self.front_ended {
+                } else if self.front_ended || self.gauge.is_some() {
                     self.ending = Ending::EndOfInput(Instant::now());
                 }
             }
@@ -152,6 +208,10 @@ impl Child {
             Ending::EndOfInput(_) | Ending::Ordered | Ending::No | Ending::Said => {}
         }
     }
+}
+
+fn lives(handle: &Pidfd) -> bool {
+    handle.has_ended().is_ok_and(|ended| !ended)
 }
 
 /// What a pen is told.

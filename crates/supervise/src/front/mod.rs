@@ -11,10 +11,11 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use nostray_pen::{PenId, Spec, Witness, Yard, Yielded, ask_to_stop};
+use nostray_pen::{PenId, Remains, Spec, Witness, Yard, Yielded};
 use nostray_registry::{Passport, RecordKeeper, SeriesKeeper, Story};
 use nostray_rpc::{Found, Lines};
 use nostray_sys::descriptors::{self, write_to_stderr_at_once};
+use nostray_sys::events::Events;
 use nostray_sys::poll::{self, Until};
 use nostray_sys::process::{self, Ended, Side};
 use nostray_sys::signal::Signal;
@@ -23,7 +24,7 @@ use nostray_sys::stream::{self, Sink};
 use crate::cache::Cache;
 use crate::machine::{Cause, Generation, Moment, State, Why};
 use crate::session::{Effect, Session, Settings, Verdict};
-use child::{Child, Ending, order_for};
+use child::{Child, Ending, KEEPERS_KILLED, order_for};
 use news::Telling;
 use outbox::Outbox;
 
@@ -69,6 +70,7 @@ pub struct Options {
 /// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else.**
 pub fn run(options: Options) -> Result<u8, Error> {
     let yard = Yard::open(&options.spec.die_with)?;
+    let events = Events::new().map_err(|error| Error::System { action: "watch for events", error })?;
     let directory = std::env::current_dir().unwrap_or_default();
     let cache = (options.lazy || options.remember).then(|| Cache::open(&options.spec.command, &directory));
     let seed = nostray_sys::process::random();
@@ -89,6 +91,7 @@ pub fn run(options: Options) -> Result<u8, Error> {
         errors: Outbox::new(Sink::of(host.stderr)),
         host,
         options,
+        events,
         yard,
         id,
         series,
@@ -118,6 +121,7 @@ struct HostEnds<'a> {
 
 struct Front<'a> {
     options: Options,
+    events: Events,
     yard: Yard,
     id: PenId,
     series: Option<SeriesKeeper>,
@@ -150,7 +154,6 @@ struct Front<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     Signals,
-    HostEnded,
     FromHost,
     HostHungUp,
     ToHost,
@@ -160,19 +163,41 @@ enum Source {
     ChildErrors,
     Inbox,
     Pen,
+    /// The host, and from here on those that the user has named.
+    HostEnded,
+}
+
+impl Source {
+    fn of(name: usize) -> Self {
+        const ALL: [Source; 10] = [
+            Source::Signals,
+            Source::FromHost,
+            Source::HostHungUp,
+            Source::ToHost,
+            Source::Errors,
+            Source::FromChild,
+            Source::ToChild,
+            Source::ChildErrors,
+            Source::Inbox,
+            Source::Pen,
+        ];
+        ALL.get(name).copied().unwrap_or(Self::HostEnded)
+    }
 }
 
 impl Front<'_> {
     fn run(mut self) -> u8 {
         self.session.begin(self.now());
+        let mut names = Vec::new();
         loop {
             self.do_what_is_due();
             if self.is_over() {
                 break;
             }
-            let sources = self.wait();
-            for source in sources {
-                self.on(source);
+            names.clear();
+            self.wait(&mut names);
+            for &name in &names {
+                self.on(Source::of(name));
             }
         }
         self.save();
@@ -193,58 +218,59 @@ impl Front<'_> {
             && (self.to_host.is_empty() || self.host_gone || self.host_deaf)
     }
 
-    /// Waits for something to happen. Only what there is room for is looked at.
-    fn wait(&mut self) -> Vec<Source> {
+    /// Waits for something to happen, and says what. Only what there is room for is looked at.
+    fn wait(&mut self, names: &mut Vec<usize>) {
         let timeout = self.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
-        let mut events: Vec<(BorrowedFd<'_>, Until)> = Vec::with_capacity(12);
-        let mut sources = Vec::with_capacity(12);
-        let mut add = |source: Source, fd, until| {
-            sources.push(source);
-            events.push((fd, until));
-        };
-        add(Source::Signals, self.yard.signals(), Until::Readable);
-        if !self.host_gone {
-            for fd in self.yard.ends() {
-                add(Source::HostEnded, fd, Until::Readable);
-            }
-        }
-        if self.from_host.is_some() && !self.host_gone {
-            if self.may_read_host() {
-                add(Source::FromHost, self.host.stdin, Until::Readable);
-            } else if self.yard.stdin_tells() && self.hung_up.is_none() {
-                // Nobody can take what it says now; that it has closed its end must be seen all the same.
-                add(Source::HostHungUp, self.host.stdin, Until::HungUp);
-            }
-        }
+        let stamp = self.session.generation().0;
+        let events = &mut self.events;
+        let mut want = |source: Source, fd: BorrowedFd<'_>, until| events.want(source as usize, fd, until, 0);
+        want(Source::Signals, self.yard.signals(), Until::Readable);
         if !self.to_host.is_empty() && !self.host_deaf {
-            add(Source::ToHost, self.host.stdout, Until::Writable);
+            want(Source::ToHost, self.host.stdout, Until::Writable);
         }
         if !self.errors.is_empty() {
-            add(Source::Errors, self.host.stderr, Until::Writable);
+            want(Source::Errors, self.host.stderr, Until::Writable);
+        }
+        if self.from_host.is_some() && !self.host_gone {
+            if self.session.has_room()
+                && self.to_host.len() < TOO_MUCH
+                && self.child.as_ref().is_none_or(|child| child.to.len() < ENOUGH)
+            {
+                want(Source::FromHost, self.host.stdin, Until::Readable);
+            } else if self.yard.stdin_tells() && self.hung_up.is_none() {
+                // Nobody can take what it says now; that it has closed its end must be seen all the same.
+                want(Source::HostHungUp, self.host.stdin, Until::HungUp);
+            }
+        }
+        if !self.host_gone {
+            for (number, fd) in self.yard.ends().enumerate() {
+                events.want(Source::HostEnded as usize + number, fd, Until::Readable, 0);
+            }
         }
         if let Some(child) = &self.child {
-            add(Source::Inbox, child.inbox.as_fd(), Until::Readable);
-            if !child.front_ended {
-                add(Source::Pen, child.penned.front.as_fd(), Until::Readable);
+            let mut want = |source: Source, fd: BorrowedFd<'_>, until| events.want(source as usize, fd, until, stamp);
+            if let Some(inbox) = child.inbox.fd() {
+                want(Source::Inbox, inbox, Until::Readable);
+            }
+            if let Some(front) = child.penned.front() {
+                want(Source::Pen, front, Until::Readable);
             }
             if let Some(stdout) = child.stdout.as_ref().filter(|_| self.to_host.len() < ENOUGH) {
-                add(Source::FromChild, stdout.as_fd(), Until::Readable);
+                want(Source::FromChild, stdout.as_fd(), Until::Readable);
             }
             if let Some(stderr) = &child.stderr {
-                add(Source::ChildErrors, stderr.as_fd(), Until::Readable);
+                want(Source::ChildErrors, stderr.as_fd(), Until::Readable);
             }
             if let Some(stdin) = child.stdin.as_ref().filter(|_| !child.to.is_empty()) {
-                add(Source::ToChild, stdin.as_fd(), Until::Writable);
+                want(Source::ToChild, stdin.as_fd(), Until::Writable);
             }
         }
-        let came = poll::wait(&events, timeout).unwrap_or_default();
-        sources.into_iter().zip(came).filter(|(_, came)| *came).map(|(source, _)| source).collect()
-    }
-
-    fn may_read_host(&self) -> bool {
-        self.session.has_room()
-            && self.to_host.len() < TOO_MUCH
-            && self.child.as_ref().is_none_or(|child| child.to.len() < ENOUGH)
+        if let Err(error) = events.wait(timeout, names) {
+            // Without a way to wait there is no way to go on; the tree ends with us.
+            write_to_stderr_at_once(&format!("nostray: cannot wait for events: {error}\n"));
+            self.host_gone = true;
+            self.session.release(self.began.elapsed());
+        }
     }
 
     fn next_deadline(&mut self) -> Option<Instant> {
@@ -253,9 +279,9 @@ impl Front<'_> {
             Ending::EndOfInput(at) => Some(at),
             _ => None,
         });
-        let orphans = self.child.as_ref().and_then(|child| child.orphaned);
+        let remains = self.child.as_ref().and_then(|child| child.remains.as_ref()?.deadline());
         let own = [self.next_look, self.sweep_at, self.tidy_at, self.hung_up, self.farewell];
-        own.into_iter().chain([session, child, orphans]).flatten().min()
+        own.into_iter().chain([session, child, remains]).flatten().min()
     }
 
     fn on(&mut self, source: Source) {
@@ -315,8 +341,8 @@ impl Front<'_> {
         while let Some(arrived) = self.yard.next_signal() {
             if let Some(at_once) = Yard::asks_to_stop(arrived) {
                 self.session.stop(self.now());
-                if let Some(child) = &self.child {
-                    ask_to_stop(child.guard.as_ref().map_or(&child.penned.front, |(_, guard)| guard), at_once).ok();
+                if let Some(child) = &mut self.child {
+                    child.ask_to_stop(at_once);
                 }
                 continue;
             }
@@ -325,8 +351,8 @@ impl Front<'_> {
             if is_the_end {
                 self.session.stop(self.now());
             }
-            match &self.child {
-                Some(child) => drop(child.penned.front.send(arrived.signal)),
+            match &mut self.child {
+                Some(child) => child.pass(arrived.signal, is_the_end),
                 None if is_the_end => self.code = Ended::Killed(arrived.signal).shell_code(),
                 None => {}
             }
@@ -524,17 +550,19 @@ impl Front<'_> {
 
     /// Takes in what the pen's processes have told.
     fn hear(&mut self) {
-        let now = self.now();
         let Some(child) = &mut self.child else { return };
-        if child.hear() && !child.may_not_have_been_executed() {
-            let generation = child.generation;
-            let cause = Cause(format!("the child {}", child.ended.as_deref().unwrap_or("has ended")));
-            // What it has said before counts.
-            self.read_all();
-            self.session.child_died(generation, cause, now);
-            self.perform();
+        let (lost, generation) = (child.hear(), child.generation);
+        if let Some(cause) = lost.filter(|_| !child.may_not_have_been_executed()) {
+            self.child_is_lost(generation, &cause);
         }
         self.look_after_pen();
+    }
+
+    fn child_is_lost(&mut self, generation: Generation, cause: &str) {
+        // What it has said before counts.
+        self.read_all();
+        self.session.child_died(generation, Cause(cause.to_owned()), self.now());
+        self.perform();
     }
 
     fn read_all(&mut self) {
@@ -553,7 +581,8 @@ impl Front<'_> {
     fn look_after_pen(&mut self) {
         loop {
             let Some(child) = &mut self.child else { return };
-            match self.yard.reap(&child.penned) {
+            self.yard.abandon(&child.refused);
+            match self.yard.reap(&mut child.penned) {
                 Yielded::Front(how) => {
                     child.front_ended = true;
                     if let Ended::Exited(code) = how {
@@ -562,13 +591,13 @@ impl Front<'_> {
                 }
                 Yielded::Stopped(by) => {
                     Yard::stop_with_terminal(by);
-                    child.penned.front.send(Signal::CONT).ok();
+                    child.penned.send(Signal::CONT);
                 }
                 Yielded::Nothing => {
                     // All of its keepers were killed: what is left of the tree has been handed to us.
-                    if child.orphaned.is_none() && !child.is_kept() {
-                        self.yard.terminate_orphans(&child.penned);
-                        child.orphaned = Some(Instant::now() + self.options.spec.graces.term());
+                    let generation = child.generation;
+                    if child.take_over(&self.yard, self.options.spec.graces.term()) {
+                        self.child_is_lost(generation, KEEPERS_KILLED);
                     }
                     return;
                 }
@@ -589,10 +618,18 @@ impl Front<'_> {
             (Some(why), _) => why.clone(),
             (None, Some(how)) => format!("the child {how}"),
             (None, None) if child.guard.is_none() => "it could not be started".to_owned(),
-            (None, None) => "the child was ended, since nostray's own processes were killed".to_owned(),
+            (None, None) => KEEPERS_KILLED.to_owned(),
         };
-        // The first time there is somebody to be told that the command is wrong.
-        let hopeless = child.not_executed.is_some() && child.generation == Generation(1);
+        let cause = match child.refused.first() {
+            Some(left) => format!("process {} of the last one may not be signalled, and is still there", left.pid),
+            None => cause,
+        };
+        // The first time there is somebody to be told that the command is wrong. And as long as somebody of the last one is
+        // left, there is no next one.
+        let hopeless = child.not_executed.is_some() && child.generation == Generation(1) || !child.refused.is_empty();
+        if let Some(remains) = &child.remains {
+            remains.dissolve();
+        }
         if child.ended_by_others && child.ending == Ending::No {
             self.session.stop(now);
         }
@@ -606,6 +643,8 @@ impl Front<'_> {
         if was_put_to_rest {
             self.code = 0; // how it ended says nothing about the session
         }
+        // The next one must not inherit what is ours of this one.
+        drop(child);
         self.perform();
     }
 
@@ -673,9 +712,8 @@ impl Front<'_> {
         self.perform();
         if let Some(child) = &mut self.child {
             child.end_on();
-            if child.orphaned.is_some_and(|at| at <= Instant::now()) {
-                self.yard.kill_orphans(&child.penned);
-                child.orphaned = Some(Instant::now() + Duration::from_millis(50));
+            if child.remains.as_ref().and_then(Remains::deadline).is_some_and(|at| at <= Instant::now()) {
+                child.end_remains(&mut self.yard);
                 self.look_after_pen();
             }
         }

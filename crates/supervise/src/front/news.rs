@@ -23,6 +23,8 @@ pub(super) enum News {
     Ended(String),
     /// The child could not be executed.
     NotExecuted(String),
+    /// These may not be signalled, and were left alone.
+    Refused(Vec<Process>),
 }
 
 /// A witness that passes on what it sees, after another one has seen it.
@@ -34,12 +36,21 @@ pub(super) struct Telling {
 
 /// Where it arrives.
 #[derive(Debug)]
-pub(super) struct Inbox(OwnedFd);
+pub(super) struct Inbox {
+    from: OwnedFd,
+    /// Nobody is left who could tell anything.
+    closed: bool,
+}
+
+/// No message is longer: a path at most, or a few processes.
+const LONGEST: usize = 16 << 10;
+/// How many processes that may not be signalled are named.
+const MOST_REFUSED: usize = 64;
 
 impl Telling {
     pub(super) fn new(inner: Box<dyn Witness>) -> io::Result<(Self, Inbox)> {
         let (to, from) = message_pair()?;
-        Ok((Self { inner, to }, Inbox(from)))
+        Ok((Self { inner, to }, Inbox { from, closed: false }))
     }
 
     /// What cannot be told is found out by the end of the processes.
@@ -69,6 +80,9 @@ impl Witness for Telling {
             Event::Stopping(reason) => self.tell(&News::Stopping(reason.word().to_owned())),
             Event::ChildEnded(how) => self.tell(&News::Ended(how.to_string())),
             Event::NotExecuted(why) => self.tell(&News::NotExecuted(why.clone())),
+            Event::Refused(left) => {
+                self.tell(&News::Refused(left.iter().take(MOST_REFUSED).copied().map(Process::from).collect()));
+            }
             _ => {}
         }
     }
@@ -76,15 +90,26 @@ impl Witness for Telling {
 
 impl Inbox {
     /// The next piece of news.
-    pub(super) fn next(&self) -> Option<News> {
-        let mut buffer = [0; 4096];
-        let length = receive_message(self.0.as_fd(), &mut buffer).ok().filter(|length| *length > 0)?;
-        serde_json::from_slice(&buffer[..length]).ok()
+    pub(super) fn next(&mut self) -> Option<News> {
+        let mut buffer = [0; LONGEST];
+        loop {
+            match receive_message(self.from.as_fd(), &mut buffer) {
+                Ok(0) => {
+                    self.closed = true;
+                    return None;
+                }
+                Ok(length) => {
+                    if let Ok(news) = serde_json::from_slice(&buffer[..length]) {
+                        return Some(news);
+                    }
+                }
+                Err(_) => return None,
+            }
+        }
     }
-}
 
-impl AsFd for Inbox {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+    /// Readable when there is news; nothing if there will be none.
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        (!self.closed).then(|| self.from.as_fd())
     }
 }

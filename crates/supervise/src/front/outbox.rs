@@ -67,7 +67,7 @@ impl Outbox {
         found: Range<usize>,
         is_last: bool,
     ) -> io::Result<()> {
-        if found.len() > WORTH_TAKING && !std::mem::replace(&mut self.is_wide, true) && self.sink == Sink::Pipe {
+        if found.len() > WORTH_TAKING && !std::mem::replace(&mut self.is_wide, true) && self.sink != Sink::Socket {
             widen(to, WIDE);
         }
         let written = if self.is_empty() { self.sink.write(to, lines.bytes(found.clone()))? } else { 0 };

@@ -1,0 +1,100 @@
+//! Killing whoever is left of a tree, in rounds, as fast as a tree may fork. Whoever keeps a tree does it, and whoever has opened
+//! a pen when all who kept it are gone.
+
+use std::time::{Duration, Instant};
+
+use nostray_sys::identity::Identity;
+
+use crate::tree::{Round, Tree};
+
+/// How soon after a round of killing the next one may follow, at first and at most. The end of each process is
+/// an event of its own; this is only for those that were born meanwhile.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// How often in a row to kill our own children before looking for others.
+const BURST: usize = 20;
+/// Rounds in which nothing was left but what may not be signalled, before it is given up.
+const REFUSALS: u32 = 3;
+/// How long killed processes may take to die before a person is told.
+const SLOW_DEATH: Duration = Duration::from_secs(5);
+
+/// The tree's subreaper.
+pub(crate) trait Reaper<'a> {
+    fn tree(&mut self) -> &mut Tree<'a>;
+
+    /// Reaps whoever has ended. False when nobody is left.
+    fn reap(&mut self) -> bool;
+}
+
+/// How far the killing has come.
+#[derive(Debug)]
+pub(crate) struct Killing {
+    at_once: bool,
+    next: Option<Instant>,
+    pause: Duration,
+    refusals: u32,
+    slow_at: Option<Instant>,
+}
+
+impl Default for Killing {
+    fn default() -> Self {
+        Self { at_once: false, next: None, pause: FIRST_PAUSE, refusals: 0, slow_at: None }
+    }
+}
+
+/// What came of a round.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Came {
+    /// Nothing that anybody should know. Perhaps nobody is left.
+    Nothing,
+    /// Somebody takes long to die. Said once.
+    Slow,
+    /// Only these are left, and they may not be signalled.
+    Refused(Vec<Identity>),
+}
+
+impl Killing {
+    /// From now on.
+    pub(crate) fn begin(&mut self, tree: &Tree<'_>, now: Instant) {
+        // What is killed in one step needs a moment before it makes sense to look for the rest.
+        self.next = Some(now + if tree.is_killed_at_once() { FIRST_PAUSE } else { Duration::ZERO });
+        self.slow_at = Some(now + SLOW_DEATH);
+    }
+
+    /// When the next round is due, once it has begun.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Kills whoever is left.
+    pub(crate) fn round<'a>(&mut self, reaper: &mut dyn Reaper<'a>) -> Came {
+        if !std::mem::replace(&mut self.at_once, true) && reaper.tree().kill_at_once() {
+            return Came::Nothing;
+        }
+        // Kill, reap, and kill what was handed to us by those who died, as long as that goes on.
+        for _ in 0..BURST {
+            if reaper.tree().kill_children() == 0 || !reaper.reap() {
+                break;
+            }
+        }
+        let now = Instant::now();
+        if self.next.is_some_and(|next| now < next) {
+            return Came::Nothing;
+        }
+        let round = reaper.tree().kill_round();
+        // Reaping comes first: a look at thousands takes long, and what has ended makes it longer.
+        self.next = Some(Instant::now() + self.pause.max(2 * now.elapsed()));
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        match round {
+            Round::OnlyRefused(refused) => {
+                self.refusals += 1;
+                if self.refusals >= REFUSALS { Came::Refused(refused) } else { Came::Nothing }
+            }
+            Round::Killed if self.slow_at.is_some_and(|at| at <= now) => {
+                self.slow_at = None;
+                Came::Slow
+            }
+            Round::Killed => Came::Nothing,
+        }
+    }
+}
