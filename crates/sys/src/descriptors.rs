@@ -141,6 +141,11 @@ fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
+/// Calls a function with a descriptor of this number, which may be closed by now: the kernel then says so.
+pub(crate) fn with_number<T>(fd: RawFd, call: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
+    call(borrow(fd))
+}
+
 fn close(fd: RawFd) {
     // SAFETY: found open in this process's table and owned by nothing else in this program.
     drop(unsafe { OwnedFd::from_raw_fd(fd) });

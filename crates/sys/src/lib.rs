@@ -8,6 +8,7 @@ compile_error!("nostray contains process trees on Linux only, so far");
 
 pub mod cgroup;
 pub mod descriptors;
+pub mod events;
 pub mod exec;
 pub mod identity;
 pub mod memory;

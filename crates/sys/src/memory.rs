@@ -31,6 +31,12 @@ unsafe extern "C" fn release(object: *mut libc::dl_phdr_info, _size: usize, _dat
     0
 }
 
+/// Gives memory back that this program has freed: the C library keeps it for the next time, which may never come.
+pub fn release_free() {
+    // SAFETY: the call only touches the allocator's own lists, under its own lock.
+    unsafe { libc::malloc_trim(0) };
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -38,10 +44,4 @@ mod tests {
         super::release_program_pages();
         assert_eq!(format!("{}", 6 * 7), "42");
     }
-}
-
-/// Gives memory back that this program has freed: the C library keeps it for the next time, which may never come.
-pub fn release_free() {
-    // SAFETY: the call only touches the allocator's own lists, under its own lock.
-    unsafe { libc::malloc_trim(0) };
 }

@@ -44,6 +44,8 @@ pub enum Sink {
     Socket,
     /// A pipe.
     Pipe,
+    /// A pipe of our own, which does not wait.
+    OwnPipe,
     /// A file or a terminal, which takes what it is given.
     Other,
 }
@@ -71,6 +73,7 @@ impl Sink {
                     written => written,
                 }
             }
+            Self::OwnPipe => rustix::io::write(fd, bytes),
             Self::Other => in_small_steps(fd, bytes),
         };
         match written {
