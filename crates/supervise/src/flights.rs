@@ -1,6 +1,7 @@
 //! What the host has asked and the child has not answered yet.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 
 use nostray_rpc::Id;
 
@@ -22,12 +23,42 @@ pub(crate) struct Flight {
 /// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
-    // A host that uses an id twice at a time gets two answers; which is which is its own affair.
-    by_id: HashMap<Id, Vec<Flight>>,
+    by_id: HashMap<Id, Flight, BuildHasherDefault<Quick>>,
+    /// A host that uses an id twice at a time gets two answers; which is which is its own affair.
+    twice: VecDeque<(Id, Flight)>,
     /// Those that somebody waits for.
     waited_for: usize,
     serial: u64,
     deadlines: VecDeque<(Moment, Id, u64)>,
+}
+
+/// Ids are counted up by the host itself, so nobody gains by making them collide.
+#[derive(Debug, Default)]
+pub(crate) struct Quick(u64);
+
+impl Hasher for Quick {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn write_i64(&mut self, number: i64) {
+        self.write_u64(number.cast_unsigned());
+    }
+
+    fn write_isize(&mut self, number: isize) {
+        self.write_u64(number.cast_unsigned() as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        // The map looks at the highest bits and at the lowest.
+        self.0 ^ (self.0 >> 32)
+    }
 }
 
 impl Flights {
@@ -40,7 +71,12 @@ impl Flights {
                 self.deadlines.push_back((deadline, id.clone(), self.serial));
             }
         }
-        self.by_id.entry(id).or_default().push(Flight { note, batch, idle, serial: self.serial });
+        let flight = Flight { note, batch, idle, serial: self.serial };
+        if self.by_id.contains_key(&id) {
+            self.twice.push_back((id, flight));
+        } else {
+            self.by_id.insert(id, flight);
+        }
     }
 
     /// Whether somebody waits for an answer.
@@ -50,13 +86,14 @@ impl Flights {
 
     /// The child has answered.
     pub(crate) fn answered(&mut self, id: &Id) -> Option<Flight> {
-        let flights = self.by_id.get_mut(id)?;
-        let flight = flights.remove(0);
-        if flights.is_empty() {
-            self.by_id.remove(id);
-        }
+        let flight = self.by_id.remove(id)?;
         if !flight.idle {
             self.waited_for -= 1;
+        }
+        if let Some(at) = self.twice.iter().position(|(other, _)| other == id)
+            && let Some((id, next)) = self.twice.remove(at)
+        {
+            self.by_id.insert(id, next);
         }
         if self.by_id.is_empty() {
             self.deadlines.clear();
@@ -64,9 +101,14 @@ impl Flights {
         Some(flight)
     }
 
+    fn all_with<'a>(&'a mut self, id: &'a Id) -> impl Iterator<Item = &'a mut Flight> {
+        let twice = self.twice.iter_mut().filter(move |(other, _)| other == id).map(|(_, flight)| flight);
+        self.by_id.get_mut(id).into_iter().chain(twice)
+    }
+
     /// The host waits no longer. An answer that comes all the same is passed on, as it would be without us.
     pub(crate) fn cancelled(&mut self, id: &Id) {
-        if let Some(flight) = self.by_id.get_mut(id).and_then(|flights| flights.iter_mut().find(|f| !f.idle)) {
+        if let Some(flight) = self.all_with(id).find(|flight| !flight.idle) {
             flight.idle = true;
             self.waited_for -= 1;
         }
@@ -74,11 +116,9 @@ impl Flights {
 
     /// When the next one has taken too long.
     pub(crate) fn deadline(&mut self) -> Option<Moment> {
-        while let Some((at, id, serial)) = self.deadlines.front() {
-            let is_there =
-                self.by_id.get(id).is_some_and(|flights| flights.iter().any(|f| f.serial == *serial && !f.idle));
-            if is_there {
-                return Some(*at);
+        while let Some((at, id, serial)) = self.deadlines.front().cloned() {
+            if self.all_with(&id).any(|flight| flight.serial == serial && !flight.idle) {
+                return Some(at);
             }
             self.deadlines.pop_front();
         }
@@ -91,12 +131,12 @@ impl Flights {
             return None;
         }
         let (_, id, serial) = self.deadlines.pop_front()?;
-        let flights = self.by_id.get_mut(&id)?;
-        flights.retain(|flight| flight.serial != serial);
-        if flights.is_empty() {
-            self.by_id.remove(&id);
+        if self.by_id.get(&id).is_some_and(|flight| flight.serial == serial) {
+            self.answered(&id)?;
+        } else {
+            self.twice.retain(|(_, flight)| flight.serial != serial);
+            self.waited_for -= 1;
         }
-        self.waited_for -= 1;
         Some(id)
     }
 
@@ -104,8 +144,8 @@ impl Flights {
     /// for is forgotten, and streams are left to whoever starts them again.
     pub(crate) fn cut_off(&mut self) -> Vec<(Option<u64>, Vec<Id>)> {
         let mut all: Vec<(u64, Option<u64>, Id)> = Vec::new();
-        for (id, flights) in self.by_id.drain() {
-            all.extend(flights.iter().filter(|f| !f.idle).map(|f| (f.serial, f.batch, id.clone())));
+        for (id, flight) in self.by_id.drain().chain(self.twice.drain(..)).filter(|(_, flight)| !flight.idle) {
+            all.push((flight.serial, flight.batch, id));
         }
         all.sort_unstable_by_key(|(serial, ..)| *serial);
         self.waited_for = 0;

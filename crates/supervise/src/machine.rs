@@ -279,6 +279,17 @@ impl Machine {
         self.last
     }
 
+    /// [`Event::Busy`] or [`Event::Quiet`], where nothing would follow from it; with every message, so it should cost nothing.
+    /// False if something may: then the event is to be taken in.
+    pub(crate) fn takes_note(&mut self, busy: bool) -> bool {
+        let indifferent = self.policy.hibernate.is_none()
+            && matches!(self.state, State::Starting(_) | State::Ready { recycle: None, .. });
+        if indifferent {
+            self.busy = busy;
+        }
+        indifferent
+    }
+
     /// Takes an event in. `luck`, from 0 to 1, is the jitter of a backoff.
     #[must_use]
     pub fn on(&mut self, event: Event, now: Moment, luck: f64) -> Vec<Action> {

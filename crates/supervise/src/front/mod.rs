@@ -211,11 +211,17 @@ impl Front<'_> {
         self.began.elapsed()
     }
 
-    /// Nothing lives, nothing will, and the host has got all that it wants to read.
-    fn is_over(&self) -> bool {
-        self.child.is_none()
-            && self.session.is_over()
-            && (self.to_host.is_empty() || self.host_gone || self.host_deaf)
+    /// Nothing lives, nothing will, and the host has got all that it wants to read. One that reads nothing for as long as its
+    /// child would have been given to end waits for us, as we would for it.
+    fn is_over(&mut self) -> bool {
+        if self.child.is_some() || !self.session.is_over() {
+            return false;
+        }
+        let (now, patience) = (Instant::now(), self.options.spec.graces.eof());
+        self.to_host.is_empty()
+            || self.host_gone
+            || self.host_deaf
+            || *self.farewell.get_or_insert_with(|| now + patience) <= now
     }
 
     /// Waits for something to happen, and says what. Only what there is room for is looked at.
@@ -299,7 +305,10 @@ impl Front<'_> {
                 self.hung_up = Some(Instant::now() + self.options.spec.graces.eof());
                 Ok(())
             }
-            Source::ToHost => self.to_host.flush(self.host.stdout),
+            Source::ToHost => {
+                self.farewell = None; // it reads
+                self.to_host.flush(self.host.stdout)
+            }
             Source::Errors => {
                 if self.errors.flush(self.host.stderr).is_err() {
                     self.errors.discard();
@@ -348,6 +357,10 @@ impl Front<'_> {
             }
             // As without us: the child gets what the host sent, and what follows is the pen's affair.
             let is_the_end = Yard::is_the_end(arrived);
+            if is_the_end && self.child.is_none() && self.session.is_over() {
+                self.farewell = Some(Instant::now()); // only the host is waited for, which has no patience left
+                continue;
+            }
             if is_the_end {
                 self.session.stop(self.now());
             }
@@ -669,6 +682,13 @@ impl Front<'_> {
     }
 
     fn start(&mut self, generation: Generation) {
+        let now = self.now();
+        // Its end may not have been seen yet, and nothing is started for nobody.
+        self.on_host_ended();
+        if self.host_gone {
+            self.session.child_emptied(generation, Why::Released.cause(), now);
+            return;
+        }
         let spec = Spec { die_with: Vec::new(), ..self.options.spec.clone() };
         let passport = Passport { sweep: false, ..self.options.passport.clone() };
         let keeper: Box<dyn Witness> = Box::new(RecordKeeper::new(passport));
@@ -677,7 +697,6 @@ impl Front<'_> {
             let penned = self.yard.start(&spec, id, Box::new(telling)).map_err(|error| error.to_string())?;
             Ok(Child::new(generation, penned, inbox, self.options.max_line))
         });
-        let now = self.now();
         match started {
             Ok(child) => {
                 self.child = Some(child);

@@ -225,6 +225,26 @@ fn in_flight_calls_keep_a_child_awake_and_put_off_its_recycling() {
     assert!(matches!(actions.as_slice(), [.., Action::CutOff(_), Action::TearDown(_, Why::Memory)]), "{actions:?}");
 }
 
+/// The short cut for messages leads to where the events lead.
+#[test]
+fn taking_note_is_the_same_as_taking_the_event_in() {
+    for (_, state) in states() {
+        for (hibernate, busy) in [(None, true), (None, false), (Some(Duration::from_secs(1)), true)] {
+            let policy = Policy { hibernate, ..policy() };
+            let before = Machine { policy, busy: !busy, ..machine(state.clone(), 1) };
+            let (mut noted, mut told) = (before.clone(), before);
+            if noted.takes_note(busy) {
+                let actions = told.on(if busy { Event::Busy } else { Event::Quiet }, Moment::ZERO, 0.0);
+                assert!(
+                    actions.iter().all(|action| matches!(action, Action::Disarm(Timer::Hibernate))),
+                    "{actions:?}"
+                );
+                assert_eq!((noted.state, noted.busy), (told.state, told.busy));
+            }
+        }
+    }
+}
+
 #[test]
 fn what_waits_while_a_child_goes_to_sleep_wakes_the_next_one() {
     let mut machine = machine(State::Stopping { generation: LIVE, why: Why::Hibernate }, 1);

@@ -363,7 +363,7 @@ impl Session {
     fn settle(&mut self, now: Moment) {
         let is_busy =
             self.flights.is_busy() || !self.legs.is_empty() || self.reverse.is_waiting(self.machine.generation());
-        if std::mem::replace(&mut self.is_busy, is_busy) != is_busy {
+        if std::mem::replace(&mut self.is_busy, is_busy) != is_busy && !self.machine.takes_note(is_busy) {
             self.drive(if is_busy { Event::Busy } else { Event::Quiet }, now);
         }
     }
