@@ -108,10 +108,8 @@ impl Flights {
 
     /// The host waits no longer. An answer that comes all the same is passed on, as it would be without us.
     pub(crate) fn cancelled(&mut self, id: &Id) {
-        if let Some(flight) = self.all_with(id).find(|flight| !flight.idle) {
-            flight.idle = true;
-            self.waited_for -= 1;
-        }
+        let waited_for = self.all_with(id).find(|flight| !flight.idle).map(|flight| flight.idle = true);
+        self.waited_for -= usize::from(waited_for.is_some());
     }
 
     /// When the next one has taken too long.
