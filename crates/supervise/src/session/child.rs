@@ -73,7 +73,7 @@ impl Session {
                 Some(renamed) => Verdict::Replace(with_id(envelope, &renamed)),
                 None => Verdict::Forward,
             },
-            Kind::Notification { method, params } => self.child_notification(method, *params),
+            Kind::Notification { method, params } => self.child_notification(method, *params, now),
         }
     }
 
@@ -109,11 +109,16 @@ impl Session {
         let Some(flight) = self.flights.answered(id) else {
             return Verdict::Log("an answer to nothing that is asked".to_owned());
         };
+        self.has_answered(now);
+        self.learn(flight.note, id, outcome, now);
+        Verdict::Forward
+    }
+
+    /// It is there, and does its work.
+    fn has_answered(&mut self, now: Moment) {
         if let State::Starting(generation) = *self.machine.state() {
             self.drive(Event::Answered(generation), now);
         }
-        self.learn(flight.note, id, outcome, now);
-        Verdict::Forward
     }
 
     /// Remembers what the host is told.
@@ -166,7 +171,7 @@ impl Session {
         }
     }
 
-    fn child_notification(&mut self, method: &str, params: Option<&[u8]>) -> Verdict {
+    fn child_notification(&mut self, method: &str, params: Option<&[u8]>, now: Moment) -> Verdict {
         if self.protocol != Protocol::Mcp {
             return Verdict::Forward;
         }
@@ -186,8 +191,9 @@ impl Session {
                     _ => Verdict::Forward,
                 }
             }
-            // The host knows already that its stream is open.
+            // The only answer that a stream gets. The host may know already that it is open.
             "notifications/subscriptions/acknowledged" => {
+                self.has_answered(now);
                 let id = params.and_then(|params| id_at(params, &["_meta", SUBSCRIPTION_KEY]));
                 if id.is_some_and(|id| self.gate.swallows_acknowledgement(&id)) {
                     Verdict::Swallow
