@@ -171,8 +171,8 @@ impl Session {
         let is_told_anew = self.memory.is_replayed(method) || method == "notifications/initialized";
         let needed = self.protocol == Protocol::JsonRpc;
         match method {
-            // Whoever starts next is told that, or asks for it.
-            _ if is_told_anew && self.machine.state().live().is_none() => {
+            // Whoever starts next is told that, also if the last one is still going.
+            _ if is_told_anew && self.gate.is_closed() => {
                 if needed {
                     self.drive(Event::Demanded, now);
                 }

@@ -36,6 +36,11 @@ impl Gate {
         matches!(self, Self::Open { .. })
     }
 
+    /// Whether there is nobody to talk to; whoever comes next is told all that is known by then.
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self, Self::Closed)
+    }
+
     /// Whether this says that a stream is open which was open before; once each.
     pub(super) fn swallows_acknowledgement(&mut self, id: &Id) -> bool {
         let (Self::Open { reopened } | Self::Telling { reopened, .. }) = self else { return false };
