@@ -251,6 +251,10 @@ impl Scene {
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.env(TOKEN, &self.token).env("XDG_RUNTIME_DIR", self.runtime()).current_dir("/");
+        if let Some(folder) = &self.runtime {
+            // Where records are when there is no runtime directory: others of this machine may be there.
+            command.env("XDG_STATE_HOME", folder.path().join("state"));
+        }
         if self.user == User::Nobody {
             command.uid(NOBODY).gid(NOBODY);
         }

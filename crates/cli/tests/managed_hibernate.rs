@@ -1,0 +1,244 @@
+//! A child that nobody calls is put to sleep, and the next call finds it as if it had never gone.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use badchild::{User, comes_true, wait_until};
+use common::in_parallel;
+use common::stage::{Caller, Stage, modern};
+use serde_json::{Value, json};
+
+/// How long something must stay as it is for a test to believe that it does. Time itself is what is tested.
+const A_WHILE: Duration = Duration::from_millis(700);
+
+fn begun(stage: &Stage, options: &[&str], server: &[&str]) -> Caller {
+    let mut caller = stage.start(options, server);
+    caller.initialize();
+    caller
+}
+
+#[test]
+fn after_its_time_without_a_call_nothing_is_left_but_the_front_and_the_next_call_is_answered() {
+    for user in User::all() {
+        let stage = Stage::for_user(user);
+        let mut caller = begun(&stage, &["--hibernate", "1s"], &[]);
+        caller.result("logging/setLevel", json!({ "level": "info" }));
+        caller.result("resources/subscribe", json!({ "uri": "test://a" }));
+        for kind in ["plain", "term-ignoring", "setsid", "daemon", "holding-stdout"] {
+            caller.result("fork", json!({ "kind": kind }));
+        }
+        let answered = Instant::now();
+        wait_until("they are there", || stage.trees().len() >= 6);
+        stage.wait_until_asleep();
+        assert!(answered.elapsed() >= Duration::from_secs(1), "asleep after {:?}", answered.elapsed());
+        assert!(stage.lives()[0].saw_the_end, "it was asked politely");
+        let table = String::from_utf8_lossy(&stage.nostray(&["ps"]).stdout).into_owned();
+        assert!(table.contains("asleep"), "{table}");
+
+        let told = caller.who();
+        assert_eq!(told["level"], "info");
+        assert_eq!(told["subscriptions"], json!(["test://a"]));
+        let lives = stage.lives();
+        assert_eq!(lives.len(), 2);
+        assert_eq!(
+            lives[1].methods(),
+            ["initialize", "notifications/initialized", "logging/setLevel", "resources/subscribe", "who"]
+        );
+        assert_eq!(caller.unasked(), Vec::<Value>::new());
+        let journal = stage.journal();
+        assert!(journal.contains("asleep"), "{journal}");
+        caller.end(&stage);
+    }
+}
+
+#[test]
+fn a_call_that_takes_long_keeps_it_awake() {
+    let stage = Stage::new();
+    let mut caller = begun(&stage, &["--hibernate", "100ms"], &[]);
+    let pid = caller.pid();
+    let slow = caller.ask("slow", json!({ "ms": 1200 }));
+    assert_eq!(caller.answer(slow)["result"]["pid"], pid);
+    assert_eq!(stage.lives().len(), 1);
+    stage.wait_until_asleep();
+    assert_ne!(caller.pid(), pid);
+    caller.end(&stage);
+}
+
+/// Whether the connection is alive can be said without waking anybody, and what is only told wakes nobody either.
+#[test]
+fn pings_and_notifications_wake_nobody() {
+    let stage = Stage::new();
+    let mut caller = begun(&stage, &["--hibernate", "50ms"], &[]);
+    stage.wait_until_asleep();
+    for _ in 0..3 {
+        assert_eq!(caller.result("ping", json!({})), json!({}));
+    }
+    caller.tell("notifications/roots/list_changed", None);
+    caller.tell("notifications/cancelled", Some(json!({ "requestId": 77 })));
+    caller.send(&json!({ "jsonrpc": "2.0", "id": "unknown", "result": {} }));
+    assert_eq!(caller.result("ping", json!({})), json!({}));
+    assert!(!comes_true(A_WHILE, &mut || stage.lives().len() > 1), "it was woken");
+    assert_eq!(stage.states(), ["asleep"]);
+    caller.who();
+    assert_eq!(stage.lives()[1].methods(), ["initialize", "notifications/initialized", "who"]);
+    caller.end(&stage);
+}
+
+#[test]
+fn what_was_cancelled_keeps_nobody_awake() {
+    let stage = Stage::new();
+    let mut caller = begun(&stage, &["--hibernate", "100ms"], &[]);
+    let call = caller.ask("hang", json!({}));
+    assert!(!comes_true(A_WHILE, &mut || stage.trees().is_empty()), "asleep with a call in flight");
+    caller.tell("notifications/cancelled", Some(json!({ "requestId": call })));
+    stage.wait_until_asleep();
+    assert_eq!(caller.unasked(), Vec::<Value>::new());
+    caller.end(&stage);
+}
+
+#[test]
+fn a_sleeping_one_can_be_stopped_and_ends_with_its_host() {
+    let stage = Stage::new();
+    let mut caller = begun(&stage, &["--hibernate", "50ms"], &[]);
+    stage.wait_until_asleep();
+    let stopped = stage.nostray(&["stop", "--all"]);
+    assert!(stopped.status.success(), "{stopped:?}");
+    assert_eq!(caller.code(), 0);
+    stage.scene.expect_empty();
+    assert_eq!(stage.states(), Vec::<String>::new());
+
+    let stage = Stage::new();
+    let mut caller = begun(&stage, &["--hibernate", "50ms"], &[]);
+    stage.wait_until_asleep();
+    caller.process.kill().expect("kill");
+    stage.scene.expect_empty();
+    let caller = begun(&stage, &["--hibernate", "50ms"], &[]);
+    stage.wait_until_asleep();
+    caller.end(&stage);
+    assert_eq!(stage.lives().len(), 2, "leaving is no reason to wake");
+}
+
+/// A server that is slow to leave is waited for, and what comes meanwhile waits with it.
+#[test]
+fn a_call_that_comes_while_it_goes_to_sleep_is_answered_by_the_next_one() {
+    let stage = Stage::new();
+    let mut caller = begun(&stage, &["--hibernate", "200ms"], &["--ignore-eof"]);
+    wait_until("it is asked to go", || stage.lives()[0].saw_the_end);
+    let (echo, who) = (caller.ask("echo", json!([1])), caller.ask("who", json!({})));
+    assert_eq!(stage.lives().len(), 1, "it is not gone yet");
+    assert_eq!(caller.answer(echo)["result"], json!([1]));
+    assert_ne!(caller.answer(who)["result"]["pid"], stage.lives()[0].pid);
+    assert_eq!(stage.lives().len(), 2);
+    caller.close();
+    caller.code();
+    stage.scene.expect_empty();
+}
+
+/// A host that is slow to say that it has understood: whoever comes next is told so once, and not by the host as well.
+#[test]
+fn a_word_that_comes_while_it_goes_to_sleep_is_told_to_the_next_one_once() {
+    let stage = Stage::new();
+    let mut caller = stage.start(&["--hibernate", "200ms"], &["--ignore-eof"]);
+    caller.result("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
+    wait_until("it is asked to go", || stage.lives()[0].saw_the_end);
+    caller.tell("notifications/initialized", None);
+    caller.who();
+    assert_eq!(stage.lives()[1].methods(), ["initialize", "notifications/initialized", "who"]);
+    caller.close();
+    caller.code();
+    stage.scene.expect_empty();
+}
+
+/// Calls at just the moment when it goes to sleep, over and over: none is ever lost or cut off.
+#[test]
+fn no_call_is_cut_off_by_sleep_at_whatever_moment_it_comes() {
+    in_parallel((0..4).collect(), |seed: u64| {
+        let stage = Stage::new();
+        let mut caller = begun(&stage, &["--hibernate", "10ms"], &[]);
+        let mut luck = seed;
+        for round in 0..60 {
+            luck = luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            // From before it is asked to go until after it has gone.
+            std::thread::sleep(Duration::from_micros(8_000 + (luck >> 33) % 8_000));
+            assert_eq!(caller.result("echo", json!({ "round": round })), json!({ "round": round }));
+        }
+        assert!(stage.lives().len() > 10, "it slept {} times", stage.lives().len() - 1);
+        assert_eq!(caller.unasked(), Vec::<Value>::new());
+        caller.end(&stage);
+    });
+}
+
+/// In the newer era a stream is open for as long as its client wants to know; it must cost no process, and the client must not
+/// notice. One SDK's server answers all its streams when it leaves.
+#[test]
+fn a_stream_keeps_nobody_awake_and_is_opened_again_unseen() {
+    let stage = Stage::new();
+    let mut caller = stage.start(&["--hibernate", "200ms"], &["--modern", "--end-streams"]);
+    let streams: Vec<_> = ["toolsListChanged", "promptsListChanged"]
+        .iter()
+        .map(|kind| {
+            let stream = caller.ask("subscriptions/listen", modern(json!({ "notifications": { *kind: true } })));
+            caller.notified("notifications/subscriptions/acknowledged");
+            stream
+        })
+        .collect();
+    for round in 1..=2 {
+        stage.wait_until_asleep();
+        assert_eq!(caller.unasked(), Vec::<Value>::new(), "its streams are still open");
+        let told = caller.result("who", modern(json!({})));
+        assert_eq!(told["listens"], json!(streams));
+        assert_eq!(stage.lives().len(), round + 1);
+    }
+    let id = "io.modelcontextprotocol/subscriptionId";
+    let params = json!({ "_meta": { id: streams[0] } });
+    caller.result("notify", modern(json!({ "method": "notifications/tools/list_changed", "params": params })));
+    assert_eq!(caller.notified("notifications/tools/list_changed")["params"], params);
+    assert_eq!(caller.unasked(), Vec::<Value>::new());
+    // A third one in a later life is acknowledged as the first two were.
+    let third = caller.ask("subscriptions/listen", modern(json!({ "notifications": {} })));
+    let acknowledged = caller.notified("notifications/subscriptions/acknowledged");
+    assert_eq!(acknowledged["params"]["_meta"][id], third);
+    caller.close();
+    caller.code();
+    stage.scene.expect_empty();
+}
+
+/// Between the two halves of such a call nothing is in flight, and yet the server may keep what it needs for the second.
+#[test]
+fn a_question_that_the_client_has_not_answered_keeps_it_awake() {
+    let stage = Stage::new();
+    let mut caller = stage.start(&["--hibernate", "100ms"], &["--modern"]);
+    let first = caller.result("tools/call", modern(json!({ "name": "quiz" })));
+    assert_eq!(first["resultType"], "input_required");
+    assert!(!comes_true(A_WHILE, &mut || stage.trees().is_empty()), "asleep between the halves");
+    let second = json!({ "name": "quiz", "inputResponses": { "k": {} }, "requestState": first["requestState"] });
+    let second = caller.result("tools/call", modern(second));
+    assert_eq!(
+        second["structuredContent"]["pid"].to_string(),
+        second["structuredContent"]["state"].as_str().expect("text")
+    );
+    stage.wait_until_asleep();
+    assert_eq!(stage.lives().len(), 1);
+    caller.end(&stage);
+}
+
+/// Asleep, a session is one small process.
+#[test]
+fn many_sleeping_sessions_are_one_small_process_each() {
+    let stage = Stage::new();
+    let mut callers: Vec<_> = (0..8).map(|_| stage.start(&["--hibernate", "100ms"], &[])).collect();
+    for caller in &mut callers {
+        caller.initialize();
+    }
+    wait_until("all sleep", || stage.scene.everybody().len() == callers.len());
+    for front in stage.own() {
+        let memory = nostray_sys::proc::memory_of(front.stat.pid).expect("can be read");
+        assert!(memory < 8 << 20, "{memory} bytes");
+    }
+    for mut caller in callers {
+        caller.close();
+        caller.code();
+    }
+    stage.scene.expect_empty();
+}
