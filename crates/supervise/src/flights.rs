@@ -1,5 +1,6 @@
 //! What the host has asked and the child has not answered yet.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -72,10 +73,9 @@ impl Flights {
             }
         }
         let flight = Flight { note, batch, idle, serial: self.serial };
-        if self.by_id.contains_key(&id) {
-            self.twice.push_back((id, flight));
-        } else {
-            self.by_id.insert(id, flight);
+        match self.by_id.entry(id) {
+            Entry::Occupied(first) => self.twice.push_back((first.key().clone(), flight)),
+            Entry::Vacant(place) => drop(place.insert(flight)),
         }
     }
 

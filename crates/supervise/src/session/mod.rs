@@ -5,6 +5,8 @@ mod child;
 mod host;
 mod local;
 mod replay;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
