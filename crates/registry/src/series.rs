@@ -3,12 +3,13 @@
 
 use nostray_pen::{PenId, Spec};
 use nostray_sys::identity::Identity;
+use nostray_sys::process::Pid;
 
 use crate::Error;
 use crate::journal::Story;
 use crate::output::Output;
-use crate::record::{Process, State};
-use crate::sweep::{self, Policy};
+use crate::record::{self, Process, State};
+use crate::sweep;
 use crate::witness::{About, Open, Passport, ancestors_of, remove};
 
 /// Keeps such a record.
@@ -50,17 +51,20 @@ impl SeriesKeeper {
         self.output.add(why, line);
     }
 
-    /// Whether others have left something, as far as that is quickly seen.
+    /// Looks for what others have left, and if there is something, ends it in a process of its own. Returns that process.
     #[must_use]
-    pub fn has_to_sweep(&self) -> bool {
+    pub fn sweep(&self) -> Option<Pid> {
         crate::output::forget_old(&self.open.place);
-        self.sweeps && sweep::is_anybody_dead()
+        if self.sweeps && sweep::is_anybody_dead() { sweep::sweep_apart().ok() } else { None }
     }
 
-    /// In a process of its own, which must not seem to be the front: looks for what others have left, and ends it.
-    pub fn sweep(mut self) {
-        self.open.let_go_of_lock();
-        sweep::sweep(&Policy::in_the_background());
+    /// Nothing is left of a child's pen. Whoever kept it has removed its record, unless all of them were killed.
+    pub fn bury(&self, id: &PenId) {
+        let id = id.to_string();
+        if record::path(&self.open.place, &id).exists() {
+            self.open.tell_of(&id, Story::Empty);
+            remove(&self.open.place, &id);
+        }
     }
 
     /// It is over.

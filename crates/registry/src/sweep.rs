@@ -6,10 +6,12 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use nostray_pen::PenId;
 use nostray_sys::cgroup::Cgroup;
 use nostray_sys::identity::{Identity, World};
 use nostray_sys::poll::{self, Until};
 use nostray_sys::proc::Stat;
+use nostray_sys::process::{self, Pid};
 use nostray_sys::{Pidfd, Signal};
 
 use crate::journal::{Journal, Story};
@@ -81,8 +83,18 @@ pub struct Swept {
 pub(crate) fn is_anybody_dead() -> bool {
     Place::all().iter().any(|place| {
         let ids = record::ids(place).unwrap_or_default();
-        ids.iter().any(|id| !matches!(take_over(place, id), Owner::Alive))
+        ids.iter().any(|id| !matches!(take_over(place, id), Owner::Alive) && !is_of_the_living(place, id))
     })
+}
+
+/// Whether a pen is one of a series whose front lives: what is left of it is that one's affair.
+fn is_of_the_living(place: &Place, id: &str) -> bool {
+    PenId::series_of(id).is_some_and(|series| owner_is_alive(place, series))
+}
+
+/// Sweeps in a process of its own: the dead may need all of their graces. Returns that process.
+pub(crate) fn sweep_apart() -> std::io::Result<Pid> {
+    process::fork_apart("nostray-sweep", || drop(sweep(&Policy::in_the_background())))
 }
 
 /// Who owns a record.
@@ -130,6 +142,9 @@ pub fn sweep(policy: &Policy) -> Vec<Swept> {
     let mut dead = Vec::new();
     for place in Place::all() {
         for id in record::ids(&place).unwrap_or_default() {
+            if is_of_the_living(&place, &id) {
+                continue; // it is one with its series
+            }
             look_at(&place, id, policy, &mut swept, &mut dead);
         }
         if !policy.dry_run {
@@ -198,12 +213,16 @@ pub(crate) fn ask_to_stop(record: &Record, now: bool) -> bool {
     if World::current() != Some(record.world()) {
         return false;
     }
-    // A front that starts one child after the other must know, or it would start the next one.
-    let keepers = match record.generation {
-        Some(_) => record.front.identity().into_iter().collect(),
-        None => record.keepers(),
+    let ask = |keeper: Pidfd| {
+        let asked = nostray_pen::ask_to_stop(&keeper, now).is_ok();
+        if record.generation.is_some() {
+            keeper.send(Signal::CONT).ok(); // one that was stopped would not hear of it, and nobody else can be asked
+        }
+        asked
     };
-    keepers.into_iter().find_map(Identity::open).is_some_and(|keeper| nostray_pen::ask_to_stop(&keeper, now).is_ok())
+    // A front that starts one child after the other must know, or it would start the next one.
+    let front = record.front.identity().filter(|_| record.generation.is_some());
+    front.into_iter().chain(record.keepers()).find_map(Identity::open).is_some_and(ask)
 }
 
 /// SIGTERM to everybody who is left, and the grace that each was promised.

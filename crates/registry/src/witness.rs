@@ -7,11 +7,11 @@ use std::time::Duration;
 use nostray_pen::{Event, Opening, PenId, Spec, Witness};
 use nostray_sys::identity::{Identity, World};
 use nostray_sys::proc::{Stat, describe};
-use nostray_sys::process::{self, Pid, Side, getpid};
+use nostray_sys::process::{Pid, getpid};
 
 use crate::journal::{Cause, Journal, Story, now};
 use crate::record::{self, Labels, Process, Record, State, VERSION};
-use crate::sweep::{self, Policy};
+use crate::sweep;
 use crate::{Error, Place, secrets};
 
 /// What a user says of a pen.
@@ -38,7 +38,7 @@ pub(crate) struct Open {
     pub(crate) journal: Journal,
     pub(crate) record: Record,
     /// Held by front, spare and guard together: it is free when all of them are gone.
-    lock: Option<File>,
+    _lock: File,
 }
 
 impl RecordKeeper {
@@ -72,15 +72,8 @@ impl Witness for RecordKeeper {
         if !self.passport.sweep || !sweep::is_anybody_dead() {
             return;
         }
-        // In a process of its own: the dead may need all of their graces, and the front has a host to answer to.
-        if let Ok(Side::Child) = process::fork() {
-            process::set_name("nostray-sweep");
-            if let Some(open) = &mut self.open {
-                open.let_go_of_lock(); // or this pen would seem alive for as long as we take
-            }
-            sweep::sweep(&Policy::in_the_background());
-            process::exit_now(0);
-        }
+        // Without another process the next one who starts a pen has to do it.
+        sweep::sweep_apart().ok();
     }
 
     fn sees(&mut self, event: &Event) {
@@ -131,12 +124,7 @@ impl Open {
             std::fs::remove_file(&lock_path).ok();
             return Err(Error::Io { path: record::path(&place, &record.id), error });
         }
-        Ok(Self { journal: Journal::at(&place), place, record, lock: Some(lock) })
-    }
-
-    /// In a process of its own that is to outlive the pen, if need be.
-    pub(crate) fn let_go_of_lock(&mut self) {
-        self.lock = None;
+        Ok(Self { journal: Journal::at(&place), place, record, _lock: lock })
     }
 
     fn sees(&mut self, event: &Event) {
@@ -191,7 +179,11 @@ impl Open {
     }
 
     pub(crate) fn tell(&self, story: Story) {
-        self.journal.add(&self.record.id, story);
+        self.tell_of(&self.record.id, story);
+    }
+
+    pub(crate) fn tell_of(&self, id: &str, story: Story) {
+        self.journal.add(id, story);
     }
 }
 

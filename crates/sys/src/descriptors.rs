@@ -164,6 +164,18 @@ pub fn replace_with_null(stdin: bool, stdout: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// In a forked process that uses nothing of what it has got: closes all of it, but keeps 0, 1 and 2 from being given to others.
+pub(crate) fn let_go_of_everything() {
+    if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
+        rustix::stdio::dup2_stdin(null.as_fd()).ok();
+        rustix::stdio::dup2_stdout(null.as_fd()).ok();
+        rustix::stdio::dup2_stderr(null.as_fd()).ok();
+    }
+    // SAFETY: values that own one of these are never used or dropped again: the caller runs a function that knows of none of
+    // them, and ends the process.
+    unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
+}
+
 /// In a forked process: makes these its standard input, output and error, whatever those were before.
 pub fn become_stdio(stdin: &OwnedFd, stdout: &OwnedFd, stderr: &OwnedFd) -> io::Result<()> {
     rustix::stdio::dup2_stdin(stdin)?;

@@ -52,6 +52,20 @@ pub fn fork() -> io::Result<Side> {
     side_of(unsafe { libc::fork() }.into())
 }
 
+/// Forks a process that does something of its own and ends. It has none of this process's files, so that nobody who waits for
+/// the end of one of them has to wait for it; and `work` knows of nothing from before. Same condition as [`fork`].
+pub fn fork_apart(name: &str, work: fn()) -> io::Result<Pid> {
+    match fork()? {
+        Side::Parent(pid) => Ok(pid),
+        Side::Child => {
+            set_name(name);
+            crate::descriptors::let_go_of_everything();
+            work();
+            exit_now(0)
+        }
+    }
+}
+
 /// Forks a child that starts inside `cgroup`. Same condition as [`fork`]; the child must do no more than
 /// prepare for `execve`, since the C library does not know of it.
 ///

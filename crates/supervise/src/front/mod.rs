@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use nostray_pen::{PenId, Remains, Spec, Witness, Yard, Yielded};
 use nostray_registry::{Passport, RecordKeeper, SeriesKeeper, Story};
 use nostray_rpc::{Found, Lines};
-use nostray_sys::descriptors::{self, write_to_stderr_at_once};
+use nostray_sys::descriptors::write_to_stderr_at_once;
 use nostray_sys::events::Events;
 use nostray_sys::poll::{self, Until};
-use nostray_sys::process::{self, Ended, Side};
+use nostray_sys::process::Ended;
 use nostray_sys::signal::Signal;
 use nostray_sys::stream::{self, Sink};
 
@@ -355,8 +355,8 @@ impl Front<'_> {
                 }
                 continue;
             }
-            // As without us: the child gets what the host sent, and what follows is the pen's affair.
             let is_the_end = Yard::is_the_end(arrived);
+            // As without us: the child gets what the host sent, and what follows is the pen's affair.
             if is_the_end && self.child.is_none() && self.session.is_over() {
                 self.farewell = Some(Instant::now()); // only the host is waited for, which has no patience left
                 continue;
@@ -656,6 +656,9 @@ impl Front<'_> {
         if was_put_to_rest {
             self.code = 0; // how it ended says nothing about the session
         }
+        if let Some(series) = &self.series {
+            series.bury(&child.penned.id);
+        }
         // The next one must not inherit what is ours of this one.
         drop(child);
         self.perform();
@@ -750,30 +753,11 @@ impl Front<'_> {
         }
         if self.sweep_at.is_some_and(|at| at <= Instant::now()) {
             self.sweep_at = None;
-            self.sweep();
+            if let Some(sweeper) = self.series.as_ref().and_then(SeriesKeeper::sweep) {
+                self.yard.is_sweeper(sweeper);
+            }
             self.save();
             nostray_sys::memory::release_program_pages();
-        }
-    }
-
-    /// Looks for what others have left, in a process of its own: the dead may need all of their graces.
-    fn sweep(&mut self) {
-        if !self.series.as_ref().is_some_and(SeriesKeeper::has_to_sweep) {
-            return;
-        }
-        match process::fork() {
-            Ok(Side::Child) => {
-                process::set_name("nostray-sweep");
-                // Whoever waits for the end of these waits for us, or for the child.
-                self.child = None;
-                descriptors::replace_with_null(true, true).ok();
-                if let Some(series) = self.series.take() {
-                    series.sweep();
-                }
-                process::exit_now(0);
-            }
-            Ok(Side::Parent(pid)) => self.yard.is_sweeper(pid),
-            Err(_) => {}
         }
     }
 
