@@ -50,7 +50,7 @@ JSON: {\"version\": 1, \"pens\": [...], \"unreadable\": [{\"id\", \"why\"}], \"e
 (starting, ready, stopping, orphaned; of a supervised child also asleep, backing-off, tripped), reason (of stopping,
 backing-off, tripped), generation (how many children there have been; null unless supervised), since and started (Unix time in milliseconds), command, cwd,
 session, labels, host, front, spare, guard, child (each {\"pid\", \"start\"} or null; start is in kernel ticks since boot), tier
-(cgroup, pid-namespace, subreaper), eof_grace and term_grace (milliseconds), processes, memory (bytes), open_files, cpu
+(cgroup, pid-namespace, subreaper; none without a child), eof_grace and term_grace (milliseconds), processes, memory (bytes), open_files, cpu
 (milliseconds), tree (each {\"pid\", \"parent\", \"command\"}). Fields may be added; these stay.";
 
 pub(crate) fn run(args: &Args) -> ExitCode {

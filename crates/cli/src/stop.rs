@@ -127,7 +127,10 @@ fn ended(pen: &Pen, mut handles: Vec<Pidfd>, since: Instant) -> bool {
 fn how_it_ended(pen: &Pen) -> String {
     let entries = Journal::at(&pen.place).read();
     let (mut text, mut killed) = ("stopped".to_owned(), String::new());
-    for story in entries.into_iter().filter(|entry| entry.id == pen.id).map(|entry| entry.story) {
+    // Of a front that starts one child after the other, the one that was there.
+    let generation = pen.record.as_ref().ok().and_then(|record| record.generation.filter(|_| record.child.is_some()));
+    let id = generation.map_or_else(|| pen.id.clone(), |number| format!("{}.{number}", pen.id));
+    for story in entries.into_iter().filter(|entry| entry.id == id).map(|entry| entry.story) {
         match story {
             Story::Exited { how, .. } => text = format!("stopped: the child {how}"),
             Story::Killed { processes } => killed = format!(", {processes} had to be killed"),

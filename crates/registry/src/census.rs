@@ -102,10 +102,11 @@ pub fn census() -> Vec<Pen> {
 }
 
 /// A front that starts one child after the other is one pen to a person: what is known of the child that it has now is shown
-/// with it.
+/// with it. (There may be two for a moment, when all who kept the last one were killed.)
 fn folded(pens: Vec<Pen>) -> Vec<Pen> {
     let is_member = |pen: &Pen| nostray_pen::PenId::series_of(&pen.id).is_some();
-    let (members, mut rest): (Vec<_>, Vec<_>) = pens.into_iter().partition(is_member);
+    let (mut members, mut rest): (Vec<_>, Vec<_>) = pens.into_iter().partition(is_member);
+    members.sort_by_key(|pen| (pen.owner_alive, number_in_series(&pen.id)));
     for pen in rest.iter_mut().filter(|pen| pen.record.as_ref().is_ok_and(|record| record.generation.is_some())) {
         // Everything below such a front is of nostray's own making, or of the pen below.
         pen.tree.clear();
@@ -118,14 +119,21 @@ fn folded(pens: Vec<Pen>) -> Vec<Pen> {
                 if let Ok(inner) = member.record {
                     (record.spare, record.guard, record.child) = (inner.spare, inner.guard, inner.child);
                     (record.tier, record.cgroup) = (inner.tier, inner.cgroup);
+                    if !record.front.identity().is_some_and(Identity::is_alive) {
+                        // Its front was killed, and its guard ends it.
+                        (record.state, record.since) = (inner.state, inner.since);
+                    }
                 }
                 *tree = member.tree;
             }
-            // Its front was killed, and its guard ends it.
             None => rest.push(member),
         }
     }
     rest
+}
+
+fn number_in_series(id: &str) -> u64 {
+    id.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// The tree below the guard, or below whoever has taken its place; if all of them are gone, below the child.
