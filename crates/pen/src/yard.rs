@@ -120,11 +120,17 @@ impl Yard {
     #[must_use]
     pub fn next_signal(&self) -> Option<Arrived> {
         while let Ok(Some(arrived)) = self.signals.next() {
-            if keep::is_for_the_pen(arrived) {
+            if keep::is_for_the_pen(arrived) || Self::is_key(arrived) {
                 return Some(arrived);
             }
         }
         None
+    }
+
+    /// Whether somebody has pressed a key for it: the child, if there is one, has got it as well, and decides by itself.
+    #[must_use]
+    pub fn is_key(arrived: Arrived) -> bool {
+        arrived.from_kernel && matches!(arrived.signal, Signal::INT | Signal::QUIT | Signal::TSTP)
     }
 
     /// Whether such a signal ends the pen, and not only reaches its child.

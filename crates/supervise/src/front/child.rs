@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use nostray_pen::{Order, Penned, Remains, Streams, Yard, ask_to_stop, give_order};
+use nostray_pen::{Graces, Order, Penned, Remains, Streams, Yard, ask_to_stop, give_order};
 use nostray_registry::Process;
 use nostray_rpc::Lines;
 use nostray_sys::Pidfd;
@@ -48,6 +48,8 @@ pub(super) struct Child {
     pub(super) refused: Vec<Identity>,
     /// How often it was to be ended by a signal.
     asked: u32,
+    /// When somebody pressed a key to end it.
+    pub(super) interrupted: Option<Instant>,
     pub(super) started: Instant,
 }
 
@@ -97,6 +99,7 @@ impl Child {
             remains: None,
             refused: Vec::new(),
             asked: 0,
+            interrupted: None,
             started: Instant::now(),
         }
     }
@@ -178,6 +181,11 @@ impl Child {
         if let Some(remains) = &mut self.remains {
             self.refused.extend(remains.go_on(yard));
         }
+    }
+
+    /// Whether it has ended because somebody at the terminal wanted it to: then there is no other one.
+    pub(super) fn was_interrupted(&self, graces: Graces) -> bool {
+        self.interrupted.is_some_and(|at| at.elapsed() <= graces.eof() + graces.term())
     }
 
     /// Whether somebody of ours still keeps it.

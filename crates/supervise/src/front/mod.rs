@@ -356,6 +356,17 @@ impl Front<'_> {
                 continue;
             }
             let is_the_end = Yard::is_the_end(arrived);
+            match &mut self.child {
+                Some(child) if Yard::is_key(arrived) => {
+                    child.interrupted = Some(Instant::now()).filter(|_| is_the_end).or(child.interrupted);
+                    continue;
+                }
+                None if arrived.signal == Signal::TSTP && Yard::is_key(arrived) => {
+                    Yard::stop_with_terminal(arrived.signal);
+                    continue;
+                }
+                _ => {}
+            }
             // As without us: the child gets what the host sent, and what follows is the pen's affair.
             if is_the_end && self.child.is_none() && self.session.is_over() {
                 self.farewell = Some(Instant::now()); // only the host is waited for, which has no patience left
@@ -643,7 +654,7 @@ impl Front<'_> {
         if let Some(remains) = &child.remains {
             remains.dissolve();
         }
-        if child.ended_by_others && child.ending == Ending::No {
+        if child.ended_by_others && child.ending == Ending::No || child.was_interrupted(self.options.spec.graces) {
             self.session.stop(now);
         }
         let was_put_to_rest =
