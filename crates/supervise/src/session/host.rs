@@ -3,7 +3,7 @@
 use nostray_rpc::{Envelope, Id, Kind, Message, NotAMessage, Skimmed, error, find, read, with_id};
 use serde_json::Value;
 
-use super::{Effect, INVALID, Protocol, Session, Verdict};
+use super::{Effect, INTERNAL, INVALID, Protocol, Session, Verdict};
 use crate::cache::Asker;
 use crate::lists::ListKind;
 use crate::machine::{Event, Moment, State};
@@ -29,10 +29,16 @@ impl Session {
 
     /// A line of the host that was too long to be kept.
     pub fn host_said_too_much(&mut self, length: u64, limit: usize, seen: &Skimmed) {
-        if let Some(id) = seen.id.as_ref().filter(|_| !seen.is_response) {
-            let message =
-                format!("a request of {length} bytes is longer than --max-line {limit} allows; it was skipped");
-            self.effects.push(Effect::ToHost(error(id, INVALID, &message, None)));
+        let Some(id) = &seen.id else { return };
+        let message = format!("of {length} bytes is longer than --max-line {limit} allows; it was skipped");
+        if !seen.is_response {
+            self.effects.push(Effect::ToHost(error(id, INVALID, &format!("a request {message}"), None)));
+        } else if let Some((asker, asked)) = self.reverse.answered(id)
+            && asker.is_some()
+            && asker == self.machine.state().live()
+        {
+            let line = error(&asked, INTERNAL, &format!("the client's answer {message}"), None);
+            self.effects.push(Effect::ToChild(line));
         }
     }
 
