@@ -150,7 +150,7 @@ pub(crate) fn server(mut args: Args) -> Result<ExitCode, Failure> {
     let (mut input, mut line) = (std::io::stdin().lock(), Vec::new());
     while input.read_until(b'\n', &mut line)? > 0 {
         let text = String::from_utf8_lossy(&line[..line.len().min(ON_RECORD)]);
-        server.note(&format!("< {}", text.trim_end_matches(['\n', '\r'])));
+        server.note(&format!("< {}", text.trim_end_matches('\n')));
         server.on_line(&line);
         line.clear();
     }

@@ -49,7 +49,10 @@ impl Server {
             "flood" => {
                 let text = "x".repeat(size(arguments, "bytes"));
                 for n in 0..number(arguments, "count") {
-                    self.say(&json!({ "jsonrpc": "2.0", "method": "flood", "params": { "n": n, "text": text } }));
+                    let params = format!("{{\"n\":{n},\"text\":\"{text}\"}}");
+                    self.print(
+                        format!("{{\"jsonrpc\":\"2.0\",\"method\":\"flood\",\"params\":{params}}}\n").as_bytes(),
+                    );
                 }
                 Ok(json!({}))
             }

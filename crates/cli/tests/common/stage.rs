@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Output, Stdio};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -78,6 +78,11 @@ impl Stage {
 
     /// Starts `nostray run OPTIONS -- badchild server SERVER_OPTIONS`, with short graces if none are given.
     pub fn start(&self, options: &[&str], server: &[&str]) -> Caller {
+        self.start_in(options, server, |_| {})
+    }
+
+    /// The same in another environment.
+    pub fn start_in(&self, options: &[&str], server: &[&str], change: impl FnOnce(&mut Command)) -> Caller {
         let (record, facts) = (self.file("record"), self.file("facts"));
         let badchild = badchild().display().to_string();
         let mut command = vec![badchild.as_str(), "server", "--record", &record];
@@ -85,11 +90,15 @@ impl Stage {
             command.extend(["--facts", &facts]);
         }
         command.extend(server);
-        self.start_command(options, &command)
+        self.launch(options, &command, change)
     }
 
     /// The same with any command.
     pub fn start_command(&self, options: &[&str], command: &[&str]) -> Caller {
+        self.launch(options, command, |_| {})
+    }
+
+    fn launch(&self, options: &[&str], command: &[&str], change: impl FnOnce(&mut Command)) -> Caller {
         let mut options = options.to_vec();
         for (grace, time) in [("--eof-grace", "2s"), ("--term-grace", "500ms")] {
             if !options.contains(&grace) {
@@ -99,6 +108,7 @@ impl Stage {
         let mut run = self.scene.command(&nostray());
         run.env("XDG_CACHE_HOME", self.cache.path()).arg("run").args(options).arg("--").args(command);
         run.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        change(&mut run);
         Caller::new(run.spawn().expect("start nostray"))
     }
 
@@ -106,7 +116,8 @@ impl Stage {
     pub fn lives(&self) -> Vec<Life> {
         let record = std::fs::read(self.file("record")).unwrap_or_default();
         let mut lives: Vec<Life> = Vec::new();
-        for line in String::from_utf8_lossy(&record).lines() {
+        // 0x0D is data here.
+        for line in String::from_utf8_lossy(&record).split_terminator('\n') {
             let Some((pid, what)) = line.split_once(' ') else { continue };
             let pid = pid.parse().expect("a number");
             if let Some(at) = what.strip_prefix("start ") {
