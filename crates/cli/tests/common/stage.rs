@@ -209,7 +209,7 @@ pub struct Caller {
 impl Caller {
     fn new(mut process: Child) -> Self {
         let (stdin, stdout) = (process.stdin.take(), process.stdout.take().expect("piped"));
-        let mut stderr = process.stderr.take().expect("piped");
+        let stderr = process.stderr.take();
         let (to, lines) = channel();
         let pause = Arc::new(Pause::default());
         let reading = pause.clone();
@@ -226,7 +226,7 @@ impl Caller {
         let errors = Arc::new(Mutex::new(Vec::new()));
         let kept = errors.clone();
         std::thread::spawn(move || {
-            let mut buffer = [0; 4096];
+            let (mut buffer, Some(mut stderr)) = ([0; 4096], stderr) else { return };
             while let Ok(count @ 1..) = stderr.read(&mut buffer) {
                 kept.lock().expect("no panic").extend(&buffer[..count]);
             }
@@ -246,6 +246,15 @@ impl Caller {
 
     pub fn write(&mut self, bytes: &[u8]) {
         self.stdin.as_mut().expect("open").write_all(bytes).expect("write to nostray");
+    }
+
+    /// For another thread to write to.
+    pub fn take_stdin(&mut self) -> ChildStdin {
+        self.stdin.take().expect("open")
+    }
+
+    pub fn give_stdin(&mut self, stdin: ChildStdin) {
+        self.stdin = Some(stdin);
     }
 
     pub fn send(&mut self, message: &Value) {
