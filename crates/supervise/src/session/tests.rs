@@ -186,6 +186,32 @@ fn other_tools_or_capabilities_are_told_as_the_host_understands_it() {
 }
 
 #[test]
+fn a_log_level_is_no_reason_to_wake_a_child_and_the_next_one_is_told() {
+    let mut stage = Stage::new(settings());
+    stage.handshake(TOOLS);
+    stage.passes(Duration::from_secs(11));
+    stage.dies();
+    let set = |id, level| {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"logging/setLevel","params":{{"level":"{level}"}}}}"#)
+    };
+    stage.host_says(&set(2, "debug"));
+    assert_eq!(stage.alive, Some(Generation(2)), "it has not said that it has any");
+    stage.answer(0, r#"{"capabilities":{"tools":{},"logging":{}}}"#);
+    stage.answer(2, "{}");
+    let own = stage.child.last().expect("the question")["id"].as_i64().expect("a number");
+    stage.answer(own, TOOLS);
+    stage.passes(Duration::from_secs(11));
+    stage.dies();
+    stage.host_says(&set(3, "error"));
+    assert_eq!(stage.alive, None);
+    assert_eq!(stage.host.last(), Some(&serde_json::json!({ "jsonrpc": "2.0", "id": 3, "result": {} })));
+    stage.host_says(&set(4, "loud"));
+    assert_eq!(stage.alive, Some(Generation(3)), "what is wrong is for the server to say");
+    stage.answer(0, r#"{"capabilities":{"tools":{},"logging":{}}}"#);
+    assert_eq!(stage.child[2]["params"]["level"], "error");
+}
+
+#[test]
 fn an_answer_for_a_dead_child_does_not_reach_the_next_one_that_uses_the_same_id() {
     let mut stage = Stage::new(settings());
     stage.handshake(TOOLS);
