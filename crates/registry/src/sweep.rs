@@ -141,10 +141,10 @@ pub fn sweep(policy: &Policy) -> Vec<Swept> {
     let mut swept = Vec::new();
     let mut dead = Vec::new();
     for place in Place::all() {
-        for id in record::ids(&place).unwrap_or_default() {
-            if is_of_the_living(&place, &id) {
-                continue; // it is one with its series
-            }
+        let mut ids = record::ids(&place).unwrap_or_default();
+        // One with its series. Looked at before anything is taken over: what we hold ourselves seems to have an owner.
+        ids.retain(|id| !is_of_the_living(&place, id));
+        for id in ids {
             look_at(&place, id, policy, &mut swept, &mut dead);
         }
         if !policy.dry_run {
