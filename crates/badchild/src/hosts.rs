@@ -13,8 +13,8 @@ use crate::{Args, Failure};
 
 /// `host [--stdin pipe|socket|null|terminal] [--hold] [--leak] -- CMD`
 ///
-/// Starts CMD and prints its number. Obeys lines on its own stdin: `close` (the command's stdin, or its terminal),
-/// `exit`. `--hold`: another process holds the command's stdin open, too. `--leak`: the command itself does.
+/// Starts CMD and prints its number. Obeys lines on its own stdin: `close` (the command's stdin, or its terminal), `say LINE`
+/// (to the command), `exit`. `--hold`: another process holds the command's stdin open, too. `--leak`: the command itself does.
 pub(crate) fn host(mut args: Args) -> Result<ExitCode, Failure> {
     let kind = args.option("--stdin").unwrap_or_else(|| "pipe".to_owned());
     let (hold, leak) = (args.flag("--hold"), args.flag("--leak"));
@@ -57,10 +57,14 @@ pub(crate) fn host(mut args: Args) -> Result<ExitCode, Failure> {
     println!("front {}", child.id());
     std::io::stdout().flush()?;
     for order in std::io::stdin().lock().lines() {
-        match order?.as_str() {
+        let order = order?;
+        match order.as_str() {
             "close" => drop(held.take()),
             "exit" => break,
-            other => return Err(format!("no order '{other}'").into()),
+            other => match (other.strip_prefix("say "), &held) {
+                (Some(line), Some(held)) => drop(rustix::io::write(held, format!("{line}\n").as_bytes())?),
+                _ => return Err(format!("no order '{other}'").into()),
+            },
         }
     }
     Ok(ExitCode::SUCCESS)

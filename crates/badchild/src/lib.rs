@@ -368,6 +368,11 @@ impl Host {
         front.expect("seen")
     }
 
+    /// Has it say a line to its command.
+    pub fn say(&mut self, line: &str) {
+        self.order(&format!("say {line}"));
+    }
+
     /// Gives it an order.
     pub fn order(&mut self, order: &str) {
         // A host that is gone obeys nobody.

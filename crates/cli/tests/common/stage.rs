@@ -98,6 +98,14 @@ impl Stage {
         self.launch(options, command, |_| {})
     }
 
+    /// Starts any program that becomes nostray, or that talks like it.
+    pub fn start_plain(&self, program: &str, words: &[&str]) -> Caller {
+        let mut run = self.scene.command(program.as_ref());
+        run.env("XDG_CACHE_HOME", self.cache.path()).args(words);
+        run.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Caller::new(run.spawn().expect("start"))
+    }
+
     fn launch(&self, options: &[&str], command: &[&str], change: impl FnOnce(&mut Command)) -> Caller {
         let mut options = options.to_vec();
         for (grace, time) in [("--eof-grace", "2s"), ("--term-grace", "500ms")] {
