@@ -89,6 +89,8 @@ pub struct Session {
     call_timeout: Option<Duration>,
     machine: Machine,
     timers: Vec<(Timer, Moment)>,
+    /// How long a start may take, until the child has been asked something.
+    start_limit: Option<Duration>,
     gate: Gate,
     queue: Queue,
     flights: Flights,
@@ -126,6 +128,7 @@ impl Session {
             call_timeout: settings.call_timeout,
             machine: Machine::new(settings.policy),
             timers: Vec::new(),
+            start_limit: None,
             gate: Gate::Closed,
             queue: Queue::default(),
             flights: Flights::default(),
@@ -319,11 +322,19 @@ impl Session {
                     self.fail(&ids, waiting.batch.is_some(), &cause, "this call was not made");
                 }
             }
+            // One that has not been asked anything cannot have answered: its time counts from the first question.
+            Action::Arm(Timer::Start, after) => {
+                self.timers.retain(|(armed, _)| *armed != Timer::Start);
+                self.start_limit = Some(after);
+            }
             Action::Arm(timer, after) => {
                 self.timers.retain(|(armed, _)| *armed != timer);
                 self.timers.push((timer, now + after));
             }
-            Action::Disarm(timer) => self.timers.retain(|(armed, _)| *armed != timer),
+            Action::Disarm(timer) => {
+                self.timers.retain(|(armed, _)| *armed != timer);
+                self.start_limit.take_if(|_| timer == Timer::Start);
+            }
         }
     }
 
@@ -367,6 +378,9 @@ impl Session {
             self.flights.is_busy() || !self.legs.is_empty() || self.reverse.is_waiting(self.machine.generation());
         if std::mem::replace(&mut self.is_busy, is_busy) != is_busy && !self.machine.takes_note(is_busy) {
             self.drive(if is_busy { Event::Busy } else { Event::Quiet }, now);
+        }
+        if self.start_limit.is_some() && (self.flights.is_busy() || self.gate.is_telling()) {
+            self.timers.extend(self.start_limit.take().map(|limit| (Timer::Start, now + limit)));
         }
     }
 }

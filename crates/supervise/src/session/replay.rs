@@ -36,6 +36,11 @@ impl Gate {
         matches!(self, Self::Open { .. })
     }
 
+    /// Whether an answer is waited for before the host is heard.
+    pub(super) fn is_telling(&self) -> bool {
+        matches!(self, Self::Telling { .. })
+    }
+
     /// Whether there is nobody to talk to; whoever comes next is told all that is known by then.
     pub(super) fn is_closed(&self) -> bool {
         matches!(self, Self::Closed)
