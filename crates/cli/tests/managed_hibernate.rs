@@ -223,6 +223,21 @@ fn a_question_that_the_client_has_not_answered_keeps_it_awake() {
     caller.end(&stage);
 }
 
+/// The older era's way to ask back. The answer would find nobody.
+#[test]
+fn a_question_of_the_childs_that_the_host_has_not_answered_keeps_it_awake() {
+    let stage = Stage::new();
+    let mut caller = begun(&stage, &["--hibernate", "100ms"], &["--ask-when-ready"]);
+    caller.notified("roots/list");
+    caller.who();
+    assert!(!comes_true(A_WHILE, &mut || stage.trees().is_empty()), "asleep while it waits for an answer");
+    caller.send(&json!({ "jsonrpc": "2.0", "id": 0, "result": { "roots": [] } }));
+    stage.wait_until_asleep();
+    assert!(stage.lives()[0].methods().contains(&"answer 0".to_owned()));
+    assert_eq!(caller.unasked(), Vec::<Value>::new());
+    caller.end(&stage);
+}
+
 /// Asleep, a session is one small process.
 #[test]
 fn many_sleeping_sessions_are_one_small_process_each() {

@@ -114,6 +114,27 @@ fn a_start_that_takes_too_long_has_failed_and_says_so() {
     stage.scene.expect_empty();
 }
 
+/// A server that has not been asked anything cannot have answered.
+#[test]
+fn a_child_that_nobody_has_asked_anything_is_not_taken_for_one_that_does_not_start() {
+    let options = ["--start-timeout", "300ms", "--respawn", "--backoff", "1ms..5ms"];
+    let stage = Stage::new();
+    let mut caller = stage.start(&options, &[]);
+    assert!(!comes_true(Duration::from_millis(1500), &mut || stage.lives().len() > 1), "it was ended");
+    caller.initialize();
+    assert_eq!(stage.lives().len(), 1);
+    caller.end(&stage);
+
+    // A new one of a protocol without a handshake.
+    let stage = Stage::new();
+    let mut caller = stage.start(&[&options[..], &["--protocol", "jsonrpc"]].concat(), &["--plain"]);
+    caller.error("die", json!({}));
+    assert!(!comes_true(Duration::from_millis(1500), &mut || stage.lives().len() > 2), "it was ended");
+    caller.who();
+    assert_eq!(stage.lives().len(), 2);
+    caller.end(&stage);
+}
+
 /// Without a limit a slow start is not a crash, and those who wait are no reason to try again.
 #[test]
 fn a_start_that_takes_long_is_waited_for_and_happens_once() {
