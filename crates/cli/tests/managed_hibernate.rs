@@ -123,7 +123,7 @@ fn a_sleeping_one_can_be_stopped_and_ends_with_its_host() {
 #[test]
 fn a_call_that_comes_while_it_goes_to_sleep_is_answered_by_the_next_one() {
     let stage = Stage::new();
-    let mut caller = begun(&stage, &["--hibernate", "200ms"], &["--ignore-eof"]);
+    let mut caller = begun(&stage, &["--hibernate", "200ms", "--eof-grace", "1s"], &["--ignore-eof"]);
     wait_until("it is asked to go", || stage.lives()[0].saw_the_end);
     let (echo, who) = (caller.ask("echo", json!([1])), caller.ask("who", json!({})));
     assert_eq!(stage.lives().len(), 1, "it is not gone yet");
@@ -139,7 +139,7 @@ fn a_call_that_comes_while_it_goes_to_sleep_is_answered_by_the_next_one() {
 #[test]
 fn a_word_that_comes_while_it_goes_to_sleep_is_told_to_the_next_one_once() {
     let stage = Stage::new();
-    let mut caller = stage.start(&["--hibernate", "200ms"], &["--ignore-eof"]);
+    let mut caller = stage.start(&["--hibernate", "200ms", "--eof-grace", "1s"], &["--ignore-eof"]);
     caller.result("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
     wait_until("it is asked to go", || stage.lives()[0].saw_the_end);
     caller.tell("notifications/initialized", None);

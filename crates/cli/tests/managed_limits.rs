@@ -97,7 +97,8 @@ fn an_old_child_is_started_anew_at_a_quiet_moment() {
 #[test]
 fn a_start_that_takes_too_long_has_failed_and_says_so() {
     let stage = Stage::new();
-    let options = ["--start-timeout", "300ms", "--backoff", "1ms..5ms", "--max-failures", "3/1m"];
+    let options =
+        ["--start-timeout", "300ms", "--backoff", "1ms..5ms", "--max-failures", "3/1m", "--eof-grace", "100ms"];
     let mut caller = stage.start(&options, &["--start-delay", "3600000"]);
     let began = Instant::now();
     let error = caller.error("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));

@@ -219,8 +219,7 @@ fn start_another(kind: &str) -> Result<Value, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
     command.stdin(Stdio::null());
     if kind == "holding-stdout" {
-        let script = "exec sleep 1000";
-        let holder = Command::new("sh").args(["-c", script]).stdin(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let holder = Command::new("sleep").arg("1000").stdin(Stdio::null()).stderr(Stdio::null()).spawn()?;
         return Ok(json!({ "pid": holder.id() }));
     }
     let mut member = command.args(["member", kind]).stdout(Stdio::piped()).spawn()?;
