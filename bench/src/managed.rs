@@ -140,11 +140,13 @@ fn tables(ways: &[Variant; ways::COUNT], server: &Server, seen: &[Seen], amount:
 /// The worst of each kind.
 fn check_traffic(targets: &mut Targets, server: &Server, all: &[Seen]) {
     let name = &server.name;
-    let seen = all.iter().filter_map(|seen| Some((seen.added_ratio()?, seen)));
+    let target = format!("<= {:.2}", traffic::MOST_ADDED);
+    let seen = all.iter().filter_map(|seen| Some((seen.added_ratio().value()?, seen)));
     if let Some((ratio, worst)) = seen.max_by(|a, b| a.0.total_cmp(&b.0)) {
         let what = format!("added latency / the relay's, {name}, worst: {}", which(worst));
-        let most = traffic::MOST_ADDED;
-        targets.line(&what, &format!("<= {most:.2}"), format!("{ratio:.2}"), ratio <= most);
+        targets.line(&what, &target, worst.added_ratio().show(), ratio <= traffic::MOST_ADDED);
+    } else {
+        targets.unknown(&format!("added latency / the relay's, {name}"), &target, "in the noise");
     }
     let long = all.iter().filter(|seen| seen.is_long()).map(|seen| (seen.throughput_ratio(), seen));
     if let Some((Spread { median, .. }, worst)) = long.min_by(|a, b| a.0.median.total_cmp(&b.0.median)) {

@@ -24,6 +24,11 @@ impl Targets {
         self.0.row([what.to_owned(), target.to_owned(), value, verdict(reached).to_owned()]);
     }
 
+    /// One of which nothing can be said, and why.
+    pub(crate) fn unknown(&mut self, what: &str, target: &str, why: &str) {
+        self.0.row([what, target, why, "unknown"].map(str::to_owned));
+    }
+
     pub(crate) fn table(self) -> Table {
         self.0
     }

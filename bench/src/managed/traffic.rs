@@ -57,6 +57,32 @@ impl Passes {
     }
 }
 
+/// How many times as much one adds as the other.
+pub(super) enum Ratio {
+    Is(f64),
+    /// The other adds less than the noise, and the one more.
+    IsMoreThan(f64),
+    /// Both add too little to be seen.
+    Unseen,
+}
+
+impl Ratio {
+    pub(super) fn show(&self) -> String {
+        match self {
+            Self::Is(ratio) => format!("{ratio:.2}"),
+            Self::IsMoreThan(ratio) => format!("> {ratio:.2}"),
+            Self::Unseen => "-".to_owned(),
+        }
+    }
+
+    pub(super) fn value(&self) -> Option<f64> {
+        match self {
+            Self::Is(ratio) | Self::IsMoreThan(ratio) => Some(*ratio),
+            Self::Unseen => None,
+        }
+    }
+}
+
 /// What one kind of traffic came to, on every way.
 pub(super) struct Seen {
     pub(super) load: Load,
@@ -86,10 +112,14 @@ impl Seen {
         median(&direct.iter().zip(again).map(|(direct, again)| (direct - again).abs()).collect::<Vec<_>>())
     }
 
-    /// What the managed path adds, in units of what the relay adds; none where that is nothing that can be seen.
-    pub(super) fn added_ratio(&self) -> Option<f64> {
-        let relay = self.added(Way::Relay).median;
-        (relay > self.noise()).then(|| self.added(Way::Managed).median / relay)
+    /// What the managed path adds, in units of what the relay adds.
+    pub(super) fn added_ratio(&self) -> Ratio {
+        let (relay, managed, noise) = (self.added(Way::Relay).median, self.added(Way::Managed).median, self.noise());
+        match managed / noise {
+            _ if relay > noise => Ratio::Is(managed / relay),
+            least if least > MOST_ADDED => Ratio::IsMoreThan(least),
+            _ => Ratio::Unseen,
+        }
     }
 
     pub(super) fn throughput_ratio(&self) -> Spread {
@@ -172,19 +202,23 @@ pub(super) fn added(server: &Server, all: &[Seen]) -> Table {
     let mut table = Table::new(format!("Added to a round trip with {}, p50, us", server.name), &columns);
     for seen in all {
         let (relay, managed) = (seen.added(Way::Relay), seen.added(Way::Managed));
-        let (ratio, reached) = match seen.added_ratio() {
-            Some(ratio) => (format!("{ratio:.2}"), verdict(ratio <= MOST_ADDED)),
-            None => ("-".to_owned(), "in the noise"),
-        };
+        let ratio = seen.added_ratio();
+        let reached = ratio.value().map_or("in the noise", |ratio| verdict(ratio <= MOST_ADDED));
         let most = relay.median.abs().max(managed.median.abs());
         let show = |spread: Spread| spread.show(digits(most));
         let noise = format!("{:.*}", digits(most), seen.noise());
-        table.row(seen.name().into_iter().chain([show(relay), show(managed), ratio, noise, reached.to_owned()]));
+        table.row(seen.name().into_iter().chain([
+            show(relay),
+            show(managed),
+            ratio.show(),
+            noise,
+            reached.to_owned(),
+        ]));
     }
     table.note(format!(
         "Against direct in the same pass; median (lowest-highest). Ratio: of the medians, at most {MOST_ADDED}. Noise: how \
-         far direct is from direct; where the relay adds less, the ratio says nothing and is left out. With many in \
-         flight, a message waits for those before it, and what is added is time of a processor."
+         far direct is from direct; where the relay adds less than that, the ratio is known only if managed adds more. With \
+         many in flight, a message waits for those before it, and what is added is time of a processor."
     ));
     table
 }
