@@ -1,0 +1,234 @@
+//! Reading lines on one side and writing them on the other. Nothing is waited for; who is slow stalls who is fast, and no memory grows.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use nostray_rpc::{Found, Lines};
+use nostray_sys::stream;
+
+use super::Front;
+use super::child::Ending;
+use crate::machine::Moment;
+use crate::session::Verdict;
+
+/// How much of the child's stderr is kept for a host that does not read it. What is beyond is lost, or the child would wait.
+const STDERR_KEPT: usize = 64 << 10;
+/// What a child that has ended can have left in its pipe. Somebody who outlives it may write for ever.
+const MOST_IN_A_PIPE: usize = 1 << 20;
+/// So long without a long line, and the memory that they need is given back.
+const A_WHILE: Duration = Duration::from_millis(500);
+/// How long a child whose output has ended may take to end itself.
+const AFTER_ITS_OUTPUT: Duration = Duration::from_secs(2);
+
+impl Front<'_> {
+    pub(super) fn read_host(&mut self) -> io::Result<()> {
+        let now = self.now();
+        let Some(mut lines) = self.from_host.take() else { return Ok(()) };
+        let count = stream::read(self.host.stdin, lines.space()).unwrap_or(Some(0));
+        let ended = count == Some(0);
+        lines.filled(count.unwrap_or(0));
+        // Lines that go on as they are and follow each other are written in one piece.
+        let mut run: Option<Range<usize>> = None;
+        loop {
+            let found = if ended { lines.next_found().or_else(|| lines.rest_found()) } else { lines.next_found() };
+            let Some(found) = found else { break };
+            match found {
+                Found::Whole(span) => {
+                    let (text, raw) = (lines.bytes(span.text), lines.bytes(span.raw.clone()));
+                    let verdict = self.session.host_says(text, raw, now);
+                    // What we say to the child ourselves comes before or after, never between.
+                    if self.session.has_effects() || verdict != Verdict::Forward {
+                        self.pass_to_child(&mut lines, run.take(), false);
+                        self.perform();
+                    }
+                    match verdict {
+                        Verdict::Forward if lines.bytes(span.raw.clone()).last() != Some(&b'\n') => {
+                            self.pass_to_child(&mut lines, run.take(), false);
+                            self.tell_child(&[lines.bytes(span.raw), b"\n"].concat());
+                        }
+                        Verdict::Forward => {
+                            run = Some(run.map_or(span.raw.start, |run| run.start)..span.raw.end);
+                        }
+                        Verdict::Replace(line) => self.tell_child(&line),
+                        Verdict::Swallow | Verdict::Log(_) => {}
+                    }
+                }
+                Found::TooLong { length, skimmed } => {
+                    self.session.host_said_too_much(length, self.options.max_line, &skimmed);
+                    self.perform();
+                }
+            }
+        }
+        self.pass_to_child(&mut lines, run, true);
+        self.tidy_after(&lines);
+        if ended {
+            self.session.host_closed(self.options.spec.graces.eof(), now);
+        } else {
+            self.from_host = Some(lines);
+        }
+        self.perform();
+        Ok(())
+    }
+
+    /// Passes on what was found. `is_last` if nothing else is to be done with what was found there.
+    pub(super) fn pass_to_child(&mut self, lines: &mut Lines, found: Option<Range<usize>>, is_last: bool) {
+        let (Some(found), Some(child)) = (found, &mut self.child) else { return };
+        let Some(stdin) = &child.stdin else { return };
+        if child.to.pass_found(stdin.as_fd(), lines, found, is_last).is_err() {
+            child.to.discard(); // it has closed its input; its end will be told
+        }
+    }
+
+    pub(super) fn tell_child(&mut self, bytes: &[u8]) {
+        let Some(child) = &mut self.child else { return };
+        let Some(stdin) = &child.stdin else { return };
+        if child.to.pass(stdin.as_fd(), bytes).is_err() {
+            child.to.discard(); // it has closed its input; its end will be told
+        }
+    }
+
+    pub(super) fn flush_to_child(&mut self) {
+        let Some(child) = &mut self.child else { return };
+        let Some(stdin) = &child.stdin else { return };
+        if child.to.flush(stdin.as_fd()).is_err() {
+            child.to.discard();
+        }
+    }
+
+    /// Reads what the child says. At its end all that is there, however slow the host is: no more than a pipe holds.
+    pub(super) fn read_child(&mut self, to_the_end: bool) -> io::Result<()> {
+        let mut left = MOST_IN_A_PIPE;
+        loop {
+            let now = self.now();
+            let Some(child) = &mut self.child else { return Ok(()) };
+            let Some(stdout) = &child.stdout else { return Ok(()) };
+            let Some(mut lines) = child.from.take() else { return Ok(()) };
+            let count = stream::read(stdout, lines.space()).unwrap_or(Some(0));
+            lines.filled(count.unwrap_or(0));
+            let passed = self.pass_on(&mut lines, now);
+            self.tidy_after(&lines);
+            if count == Some(0) {
+                if let Some(Found::Whole(span)) = lines.rest_found() {
+                    self.log("cut off", lines.bytes(span.text));
+                }
+                self.child_is_mute();
+            } else if let Some(child) = &mut self.child {
+                child.from = Some(lines);
+            }
+            passed?;
+            left = left.saturating_sub(count.unwrap_or(0));
+            if !to_the_end || left == 0 || !matches!(count, Some(1..)) {
+                return Ok(());
+            }
+        }
+    }
+
+    pub(super) fn pass_on(&mut self, lines: &mut Lines, now: Moment) -> io::Result<()> {
+        let mut run: Option<Range<usize>> = None;
+        while let Some(found) = lines.next_found() {
+            match found {
+                Found::Whole(span) => {
+                    let verdict = self.session.child_says(lines.bytes(span.text.clone()), now);
+                    // What was said before goes first.
+                    if self.session.has_effects() || verdict != Verdict::Forward {
+                        self.pass_to_host(lines, run.take(), false)?;
+                        self.perform();
+                    }
+                    match verdict {
+                        Verdict::Forward => {
+                            run = Some(run.map_or(span.raw.start, |run| run.start)..span.raw.end);
+                        }
+                        Verdict::Replace(line) => self.tell_host(&line)?,
+                        Verdict::Swallow => {}
+                        Verdict::Log(why) => self.log(&why, lines.bytes(span.text)),
+                    }
+                }
+                Found::TooLong { length, skimmed } => {
+                    self.session.child_said_too_much(length, self.options.max_line, &skimmed, now);
+                    self.log(&format!("longer than --max-line ({length} bytes)"), b"");
+                    self.perform();
+                }
+            }
+        }
+        self.pass_to_host(lines, run, true)
+    }
+
+    pub(super) fn pass_to_host(
+        &mut self,
+        lines: &mut Lines,
+        found: Option<Range<usize>>,
+        is_last: bool,
+    ) -> io::Result<()> {
+        match found {
+            Some(found) if !self.host_deaf => self.to_host.pass_found(self.host.stdout, lines, found, is_last),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn tell_host(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.host_deaf { Ok(()) } else { self.to_host.pass(self.host.stdout, bytes) }
+    }
+
+    /// Its output has ended. It cannot answer any more, so it is asked to end, if it has not yet.
+    pub(super) fn child_is_mute(&mut self) {
+        if let Some(child) = &mut self.child {
+            child.stdout = None;
+            if child.ending == Ending::No {
+                child.ending = Ending::EndOfInput(Instant::now() + AFTER_ITS_OUTPUT);
+            }
+        }
+    }
+
+    /// True if there may be more.
+    pub(super) fn read_errors(&mut self) -> bool {
+        let Some(child) = &mut self.child else { return false };
+        let Some(stderr) = &child.stderr else { return false };
+        let mut buffer = [0; 16 << 10];
+        match stream::read(stderr, &mut buffer) {
+            Ok(Some(0)) | Err(_) => {
+                child.stderr = None;
+                false
+            }
+            Ok(None) => false,
+            Ok(Some(count)) => {
+                self.session.stderr(&buffer[..count]);
+                let room = STDERR_KEPT.saturating_sub(self.errors.len());
+                if self.errors.pass(self.host.stderr, &buffer[..count.min(room)]).is_err() {
+                    self.errors.discard();
+                }
+                true
+            }
+        }
+    }
+
+    /// The host cannot be written to: it has closed its end, so nobody waits for an answer.
+    pub(super) fn host_is_deaf(&mut self) {
+        self.host_deaf = true;
+        self.to_host.discard();
+        self.session.release(self.now());
+    }
+
+    /// Long lines tend to come in numbers, so what they need is kept until none has come for a while.
+    pub(super) fn tidy_after(&mut self, lines: &Lines) {
+        if lines.is_large() {
+            self.tidy_at = Some(Instant::now() + A_WHILE);
+        }
+    }
+
+    pub(super) fn tidy(&mut self) {
+        self.tidy_at = None;
+        self.to_host.tidy();
+        if let Some(lines) = &mut self.from_host {
+            lines.tidy();
+        }
+        if let Some(child) = &mut self.child {
+            child.to.tidy();
+            if let Some(lines) = &mut child.from {
+                lines.tidy();
+            }
+        }
+        nostray_sys::memory::release_free();
+    }
+}
