@@ -1,6 +1,7 @@
 //! Every event in every state; and long random lives that never break a rule.
 
 use super::*;
+use crate::backoff::Backoff;
 
 const LIVE: Generation = Generation(7);
 

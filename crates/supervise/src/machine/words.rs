@@ -1,0 +1,217 @@
+//! The words of the machine: states, events, actions.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::backoff::{Backoff, Rate};
+
+/// Counts the incarnations of a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Generation(pub u64);
+
+impl Generation {
+    pub(super) fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A moment, as the time since the machine was made. It is told and never asked for.
+pub type Moment = Duration;
+
+/// What a user wants of a child.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// Whether a child that ended by itself is started again.
+    pub respawn: bool,
+    /// How long to wait before that.
+    pub backoff: Backoff,
+    /// So many failures in so long, and it is given up for a while.
+    pub max_failures: Rate,
+    /// So long in *ready*, and earlier failures are forgotten.
+    pub sustained: Duration,
+    /// Put to sleep after so long without anything in flight.
+    pub hibernate: Option<Duration>,
+    /// Recycled, at a quiet moment, after so long.
+    pub max_age: Option<Duration>,
+    /// A start that takes longer has failed.
+    pub start_timeout: Option<Duration>,
+    /// Start when something needs the child, not when somebody holds it.
+    pub on_demand: bool,
+}
+
+/// Why a child is torn down although it lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// It was to be stopped, for good.
+    Stop,
+    /// Nobody holds it any more.
+    Released,
+    /// Nothing was in flight for long enough.
+    Hibernate,
+    /// Its tree uses more memory than it may.
+    Memory,
+    /// It is older than it may become.
+    Age,
+    /// Its start took too long.
+    StartTimeout,
+    /// It did not take up the session of the one before it.
+    BadStart,
+}
+
+impl Why {
+    /// What whoever waits is told.
+    #[must_use]
+    pub fn cause(self) -> Cause {
+        Cause(
+            match self {
+                Self::Stop => "it was stopped",
+                Self::Released => "nobody holds it any more",
+                Self::Hibernate => "it was put to sleep",
+                Self::Memory => "its tree used more memory than --max-memory allows, and it is started anew",
+                Self::Age => "it has reached its --max-age, and is started anew",
+                Self::StartTimeout => "it took longer to start than --start-timeout allows",
+                Self::BadStart => "it refused the handshake that the one before it had taken",
+            }
+            .to_owned(),
+        )
+    }
+}
+
+/// Why a child is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause(pub String);
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where a child is in its life.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// Not there, and nobody waits for it.
+    Asleep,
+    /// There, but it has not answered yet.
+    Starting(Generation),
+    /// There, and it has answered.
+    Ready {
+        /// Which one.
+        generation: Generation,
+        /// To be recycled at the next quiet moment.
+        recycle: Option<Why>,
+    },
+    /// Being torn down by us.
+    Stopping {
+        /// Which one.
+        generation: Generation,
+        /// Why.
+        why: Why,
+    },
+    /// It ended by itself, and its tree is not empty yet.
+    Falling {
+        /// Which one.
+        generation: Generation,
+        /// How it ended.
+        cause: Cause,
+    },
+    /// Waiting before the next start.
+    BackingOff {
+        /// How the last one ended.
+        cause: Cause,
+    },
+    /// It failed too often. Whoever calls is told so at once.
+    Tripped {
+        /// How the last one ended.
+        cause: Cause,
+    },
+    /// Over, for good.
+    Ended,
+}
+
+impl State {
+    /// The generation that is alive, or whose tree is not known to be empty.
+    #[must_use]
+    pub fn live(&self) -> Option<Generation> {
+        match self {
+            Self::Starting(generation)
+            | Self::Ready { generation, .. }
+            | Self::Stopping { generation, .. }
+            | Self::Falling { generation, .. } => Some(*generation),
+            Self::Asleep | Self::BackingOff { .. } | Self::Tripped { .. } | Self::Ended => None,
+        }
+    }
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Somebody holds the child from now on.
+    Taken,
+    /// One holder less.
+    Released,
+    /// Something waits that only the child can answer.
+    Demanded,
+    /// The child has answered.
+    Answered(Generation),
+    /// From now on something is in flight.
+    Busy,
+    /// Nothing is in flight any more.
+    Quiet,
+    /// The child ended by itself; its tree may not be empty.
+    Died(Generation, Cause),
+    /// The tree is empty. The cause counts if nobody has asked for it.
+    Emptied(Generation, Cause),
+    /// The tree uses more memory than it may.
+    OverMemory(Generation),
+    /// It uses twice as much.
+    FarOverMemory(Generation),
+    /// A timer has fired.
+    Fired(Timer),
+    /// Stop, for good.
+    Stop,
+    /// It is there, but refuses the handshake that its predecessor took.
+    BadStart(Generation),
+    /// Starting it is of no use: the program is not there.
+    Hopeless(Generation, Cause),
+}
+
+/// What the machine waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Timer {
+    /// The next start.
+    Backoff,
+    /// A start that takes too long.
+    Start,
+    /// Long enough in *ready*.
+    Sustained,
+    /// Long enough without work.
+    Hibernate,
+    /// Old age.
+    Age,
+    /// Long enough after it was given up.
+    Cooled,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Start this generation.
+    Start(Generation),
+    /// Tear this one down, with its graces.
+    TearDown(Generation, Why),
+    /// Answer everything that is in flight with an error.
+    CutOff(Cause),
+    /// Answer everything that waits with an error.
+    Refuse(Cause),
+    /// Tell me in so long. Replaces what was said of the same timer before.
+    Arm(Timer, Duration),
+    /// Not any more.
+    Disarm(Timer),
+}
