@@ -80,6 +80,7 @@ pub(crate) fn open(
         Some(_) if process::has_terminal() => Following::Keys,
         Some(_) => Following::Never,
     };
+    let opened_by = opener.as_ref().map(|opener| opener.pid);
     let (host, beyond) = match opener {
         Some(Opener { handle, pid, ends }) => (Host::Alive(pid, host::unless_ended(handle)?), ends),
         None => (host::find(stdin)?, Vec::new()),
@@ -100,7 +101,21 @@ pub(crate) fn open(
     let plan = Plan { program, place, mask, sigchld_ignored, id };
     let front = Pidfd::of_self().during("make a handle on the front")?;
     let witness = RefCell::new(witness);
-    let pen = Pen { spec, plan, voice, signals, inherited, stdin, host, beyond, die_with, front, cgroup, witness };
+    let pen = Pen {
+        spec,
+        plan,
+        voice,
+        signals,
+        inherited,
+        stdin,
+        host,
+        opener: opened_by,
+        beyond,
+        die_with,
+        front,
+        cgroup,
+        witness,
+    };
 
     let (relay, guards_end) = Relay::pair().during("connect front and guard")?;
     let spare = match process::fork().during("start a guard") {
@@ -221,7 +236,8 @@ impl Front<'_> {
         while let Ok(Some(arrived)) = self.signals.next() {
             // The guard's own word to go on is not for the child, which may have been stopped again meanwhile.
             let from_guard = self.guard.as_ref().is_some_and(|(guard, _)| arrived.sender == Some(*guard));
-            if keep::is_for_the_pen(arrived) && !from_guard {
+            let opener = self.settling.pen().opener;
+            if let Some(arrived) = keep::for_the_pen(arrived, opener).filter(|_| !from_guard) {
                 self.relay.send(Message::Signal(arrived, self.stops));
             }
         }

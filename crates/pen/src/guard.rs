@@ -47,6 +47,8 @@ pub(crate) struct Pen<'a> {
     pub(crate) inherited: Inherited,
     pub(crate) stdin: StdinKind,
     pub(crate) host: Host,
+    /// Who has opened it, if it is a process of ours and not the host itself.
+    pub(crate) opener: Option<Pid>,
     /// Those whose end our host must hear of, even if it has been stopped.
     pub(crate) beyond: Vec<&'a Pidfd>,
     pub(crate) die_with: Vec<(u32, Pidfd)>,

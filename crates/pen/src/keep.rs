@@ -29,6 +29,30 @@ fn order(value: i32) -> Option<Order> {
     usize::try_from(value.checked_sub(ORDERS)?).ok().and_then(|at| Order::ALL.get(at)).copied()
 }
 
+/// Numbers that make a queued signal one that the host has sent to the process which opened this pen, and whether the kernel did.
+const HANDED_ON: i32 = 0x7374_7000;
+const BY_THE_KERNEL: i32 = 0x100;
+
+/// How a signal is handed on.
+pub(crate) fn handed_on(arrived: Arrived) -> i32 {
+    HANDED_ON | arrived.signal.as_raw() | if arrived.from_kernel { BY_THE_KERNEL } else { 0 }
+}
+
+/// The signal that is for the pen, in its front. One that was opened by another process of ours takes the host's signals from
+/// there alone: what the host sends to a whole group reaches both, and would count twice. (Nor could it be told by its sender from
+/// one that is handed on: of two equal signals that wait, the kernel keeps the first one.)
+pub(crate) fn for_the_pen(arrived: Arrived, opener: Option<Pid>) -> Option<Arrived> {
+    let Some(opener) = opener else { return Some(arrived).filter(|arrived| is_for_the_pen(*arrived)) };
+    match arrived.value {
+        Some(value) if value & !0x1ff == HANDED_ON && arrived.sender == Some(opener) => {
+            let signal = Signal::from_raw(value & 0xff)?;
+            Some(Arrived { signal, from_kernel: value & BY_THE_KERNEL != 0, value: None, ..arrived })
+        }
+        Some(value) => Some(arrived).filter(|_| matches!(value, STOP | STOP_NOW) || order(value).is_some()),
+        None => Some(arrived).filter(|arrived| arrived.signal == Signal::CONT && is_for_the_pen(*arrived)),
+    }
+}
+
 /// Something that is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -213,9 +237,11 @@ impl<'a> Keeper<'a> {
         match source {
             Source::Signals => {
                 while let Ok(Some(arrived)) = self.pen.signals.next() {
-                    if is_for_the_pen(arrived) {
-                        // Without a relay this is the front itself.
-                        self.on_signal(arrived, self.relay.is_none());
+                    // Without a relay this is the front itself.
+                    let is_front = self.relay.is_none();
+                    let opener = self.pen.opener.filter(|_| is_front);
+                    if let Some(arrived) = for_the_pen(arrived, opener) {
+                        self.on_signal(arrived, is_front);
                     }
                 }
                 return;

@@ -227,7 +227,7 @@ impl Yard {
                 }
                 // One who is stopped cannot take part; unless it stopped itself, as its child was.
                 Ok(Reaped::News(News::Stopped(pid, Signal::STOP))) if Some(pid) == penned.pid => {
-                    penned.send(Signal::CONT);
+                    penned.go_on();
                 }
                 Ok(Reaped::News(News::Stopped(pid, by))) if Some(pid) == penned.pid => return Yielded::Stopped(by),
                 // One of those whom the front would have continued.
@@ -276,11 +276,20 @@ impl Penned {
         self.front.as_ref().filter(|_| self.pid.is_some()).map(AsFd::as_fd)
     }
 
-    /// Sends a signal to the pen's front, if it has not ended.
-    pub fn send(&self, signal: Signal) {
+    /// Hands a signal of the host's on to the pen, if its front has not ended.
+    pub fn hand_on(&self, arrived: Arrived) {
+        // Not reaped yet, so the number is its own.
+        let Some(front) = self.pid.and_then(|pid| Pidfd::open(pid).ok()) else { return };
+        if front.send_with(Signal::queued(), keep::handed_on(arrived)).is_err() && Yard::is_the_end(arrived) {
+            // No room for another queued signal.
+            crate::ask_to_stop(&front, false).ok();
+        }
+    }
+
+    /// Lets the pen's front go on, if it was stopped.
+    pub fn go_on(&self) {
         if let Some(pid) = self.pid {
-            // Not reaped yet, so the number is its own.
-            send_to_own_child(pid, signal).ok();
+            send_to_own_child(pid, Signal::CONT).ok();
         }
     }
 

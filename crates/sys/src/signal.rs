@@ -52,6 +52,13 @@ impl Signal {
         (1..=libc::SIGRTMAX()).contains(&number).then_some(Self(number))
     }
 
+    /// The last of those that are queued: each one that is sent arrives, where of the others only the first one does as long as
+    /// it has not been taken in.
+    #[must_use]
+    pub fn queued() -> Self {
+        Self(libc::SIGRTMAX())
+    }
+
     /// Its number.
     #[must_use]
     pub fn as_raw(self) -> i32 {

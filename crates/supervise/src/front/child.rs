@@ -9,7 +9,7 @@ use nostray_registry::Process;
 use nostray_rpc::Lines;
 use nostray_sys::Pidfd;
 use nostray_sys::identity::Identity;
-use nostray_sys::signal::Signal;
+use nostray_sys::signal::Arrived;
 use nostray_sys::stream::Sink;
 
 use super::gauge::Gauge;
@@ -155,12 +155,12 @@ impl Child {
     }
 
     /// Passes a signal of the host's on. The second one that is to end it ends all patience, as the pen's front would see to.
-    pub(super) fn pass(&mut self, signal: Signal, is_the_end: bool) {
+    pub(super) fn pass(&mut self, arrived: Arrived, is_the_end: bool) {
         self.asked += u32::from(is_the_end);
         if self.front_ended && is_the_end && self.asked > 1 {
             self.ask_to_stop(true);
         }
-        self.penned.send(signal);
+        self.penned.hand_on(arrived);
     }
 
     /// Takes over what is left when nobody of ours keeps it any more. True if that is so from now on.

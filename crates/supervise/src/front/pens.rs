@@ -45,7 +45,7 @@ impl Front<'_> {
                 self.session.stop(self.now());
             }
             match &mut self.child {
-                Some(child) => child.pass(arrived.signal, is_the_end),
+                Some(child) => child.pass(arrived, is_the_end),
                 None if is_the_end => self.code = Ended::Killed(arrived.signal).shell_code(),
                 None => {}
             }
@@ -109,7 +109,7 @@ impl Front<'_> {
                 }
                 Yielded::Stopped(by) => {
                     Yard::stop_with_terminal(by);
-                    child.penned.send(Signal::CONT);
+                    child.penned.go_on();
                 }
                 Yielded::Nothing => {
                     // All of its keepers were killed: what is left of the tree has been handed to us.
