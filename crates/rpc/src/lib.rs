@@ -7,6 +7,7 @@
 
 mod envelope;
 mod framing;
+mod glance;
 mod id;
 mod members;
 mod reply;
@@ -16,6 +17,7 @@ mod text;
 
 pub use envelope::{Envelope, Kind, Message, NotAMessage, Outcome, read};
 pub use framing::{Found, Line, Lines, Span};
+pub use glance::{Glimpse, glance};
 pub use id::{Id, IdToken};
 pub use members::find;
 pub use reply::{error, errors, notification, request, result, with_id};

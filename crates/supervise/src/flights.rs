@@ -84,6 +84,11 @@ impl Flights {
         self.waited_for > 0
     }
 
+    /// Whether its answer means nothing to us.
+    pub(crate) fn is_plain(&self, id: &Id) -> bool {
+        self.by_id.get(id).is_some_and(|flight| flight.note == Note::Nothing)
+    }
+
     /// The child has answered.
     pub(crate) fn answered(&mut self, id: &Id) -> Option<Flight> {
         let flight = self.by_id.remove(id)?;

@@ -89,6 +89,11 @@ impl Memory {
         self.replay_methods.iter().any(|named| named == method)
     }
 
+    /// Whether there are any such methods.
+    pub(crate) fn replays_any(&self) -> bool {
+        !self.replay_methods.is_empty()
+    }
+
     /// Whether the host has begun a session in the older era.
     pub(crate) fn has_handshake(&self) -> bool {
         self.initialize.is_some()

@@ -29,6 +29,8 @@ pub(super) struct Child {
     pub(super) stdout: Option<OwnedFd>,
     /// Taken out while it is read.
     pub(super) from: Option<Lines>,
+    /// Its output has been given more room.
+    pub(super) is_wide: bool,
     pub(super) stderr: Option<OwnedFd>,
     /// To be torn down, and how far that has come.
     pub(super) ending: Ending,
@@ -86,6 +88,7 @@ impl Child {
             to: Outbox::new(Sink::OwnPipe),
             stdout: Some(streams.stdout),
             from: Some(Lines::new(max_line)),
+            is_wide: false,
             stderr: Some(streams.stderr),
             ending: Ending::No,
             guard: None,

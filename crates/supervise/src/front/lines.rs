@@ -6,10 +6,11 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nostray_rpc::{Found, Lines};
-use nostray_sys::stream;
+use nostray_sys::stream::{self, widen};
 
 use super::Front;
 use super::child::Ending;
+use super::outbox::WIDE;
 use crate::machine::Moment;
 use crate::session::Verdict;
 
@@ -63,6 +64,9 @@ impl Front<'_> {
         }
         self.pass_to_child(&mut lines, run, true);
         self.tidy_after(&lines);
+        if lines.is_large() && !std::mem::replace(&mut self.host_is_wide, true) {
+            widen(self.host.stdin, WIDE);
+        }
         if ended {
             self.session.host_closed(self.options.spec.graces.eof(), now);
         } else {
@@ -109,6 +113,13 @@ impl Front<'_> {
             lines.filled(count.unwrap_or(0));
             let passed = self.pass_on(&mut lines, now);
             self.tidy_after(&lines);
+            if let Some(child) = &mut self.child
+                && lines.is_large()
+                && !std::mem::replace(&mut child.is_wide, true)
+                && let Some(stdout) = &child.stdout
+            {
+                widen(stdout.as_fd(), WIDE);
+            }
             if count == Some(0) {
                 if let Some(Found::Whole(span)) = lines.rest_found() {
                     self.log("cut off", lines.bytes(span.text));
@@ -212,7 +223,8 @@ impl Front<'_> {
 
     /// Long lines tend to come in numbers, so what they need is kept until none has come for a while.
     pub(super) fn tidy_after(&mut self, lines: &Lines) {
-        if lines.is_large() {
+        let is_kept = self.to_host.keeps_much() || self.child.as_ref().is_some_and(|child| child.to.keeps_much());
+        if lines.is_large() || is_kept {
             self.tidy_at = Some(Instant::now() + A_WHILE);
         }
     }

@@ -74,6 +74,7 @@ pub fn run(options: Options) -> Result<u8, Error> {
     let host = HostEnds { stdin: stdin.as_fd(), stdout: stdout.as_fd(), stderr: stderr.as_fd() };
     Ok(Front {
         from_host: Some(Lines::new(options.max_line)),
+        host_is_wide: false,
         to_host: Outbox::new(Sink::of(host.stdout)),
         errors: Outbox::new(Sink::of(host.stderr)),
         host,
@@ -116,6 +117,8 @@ struct Front<'a> {
     host: HostEnds<'a>,
     /// Until the host ends its output.
     from_host: Option<Lines>,
+    /// Its output has been given more room.
+    host_is_wide: bool,
     to_host: Outbox,
     errors: Outbox,
     child: Option<Child>,
@@ -238,6 +241,7 @@ impl Front<'_> {
                 self.yard.is_sweeper(sweeper);
             }
             self.save();
+            nostray_sys::memory::release_free();
             nostray_sys::memory::release_program_pages();
         }
     }

@@ -13,7 +13,7 @@ use nostray_sys::stream::{Sink, widen};
 const WORTH_TAKING: usize = 32 << 10;
 /// What a pipe is widened to when long lines go through it: each time that it is full, two processes take turns. Not more, and
 /// not before it is needed: the kernel counts it for the user.
-const WIDE: usize = 256 << 10;
+pub(super) const WIDE: usize = 256 << 10;
 
 #[derive(Debug)]
 pub(super) struct Outbox {
@@ -104,6 +104,11 @@ impl Outbox {
     pub(super) fn discard(&mut self) {
         self.pieces.clear();
         self.bytes = 0;
+    }
+
+    /// Whether something is kept for the next long line.
+    pub(super) fn keeps_much(&self) -> bool {
+        self.spare.capacity() > 0
     }
 
     /// Gives back what is kept for the next long line.

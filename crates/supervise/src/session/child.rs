@@ -1,6 +1,8 @@
 //! What the child says.
 
-use nostray_rpc::{Envelope, Id, Kind, Message, NotAMessage, Outcome, Skimmed, error, find, read, with_id};
+use nostray_rpc::{
+    Envelope, Glimpse, Id, Kind, Message, NotAMessage, Outcome, Skimmed, error, find, glance, read, with_id,
+};
 
 use super::host::{id_at, text_at};
 use super::{BETWEEN_LEGS, Effect, INTERNAL, Protocol, Session, Verdict};
@@ -13,6 +15,10 @@ pub(super) const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionI
 impl Session {
     /// Takes in a line of the live child: without its ending, and as it came. What is forwarded goes to the host.
     pub fn child_says(&mut self, text: &[u8], now: Moment) -> Verdict {
+        if self.child_says_the_usual(text) {
+            self.settle(now);
+            return Verdict::Forward;
+        }
         let verdict = match read(text) {
             // What is left in the pipe of one that has died or sleeps is nobody's.
             Ok(_) if !self.is_heard() => Verdict::Log("said after its end".to_owned()),
@@ -28,6 +34,22 @@ impl Session {
         };
         self.settle(now);
         verdict
+    }
+
+    /// Nearly all that a child says is the result of a call that means nothing to us but its id. True if this is one: it goes to
+    /// the host.
+    fn child_says_the_usual(&mut self, text: &[u8]) -> bool {
+        if !matches!(self.machine.state(), State::Ready { .. }) || !self.gate.is_open() {
+            return false;
+        }
+        match glance(text) {
+            Some(Glimpse::Result { id })
+                if self.flights.is_plain(&id) && (text.is_ascii() || std::str::from_utf8(text).is_ok()) =>
+            {
+                self.flights.answered(&id).is_some()
+            }
+            _ => false,
+        }
     }
 
     /// A line of the child that was too long to be kept.

@@ -1,6 +1,6 @@
 //! What the host says.
 
-use nostray_rpc::{Envelope, Id, Kind, Message, NotAMessage, Skimmed, error, find, read, with_id};
+use nostray_rpc::{Envelope, Glimpse, Id, Kind, Message, NotAMessage, Skimmed, error, find, glance, read, with_id};
 use serde_json::Value;
 
 use super::{Effect, INTERNAL, INVALID, Protocol, Session, Verdict};
@@ -16,6 +16,10 @@ const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 impl Session {
     /// Takes in a line of the host: without its ending, and as it came. What is forwarded goes to the child.
     pub fn host_says(&mut self, text: &[u8], raw: &[u8], now: Moment) -> Verdict {
+        if self.host_says_the_usual(text, now) {
+            self.settle(now);
+            return Verdict::Forward;
+        }
         let verdict = match read(text) {
             Ok(Message::One(envelope)) => self.host_message(&envelope, raw, now),
             Ok(Message::Batch(envelopes)) => self.host_batch(&envelopes, raw, now),
@@ -25,6 +29,23 @@ impl Session {
         };
         self.settle(now);
         verdict
+    }
+
+    /// Nearly all that a host says is a call that means nothing to us but its id. True if this is one: it goes to the child.
+    fn host_says_the_usual(&mut self, text: &[u8], now: Moment) -> bool {
+        if !self.gate.is_open() {
+            return false;
+        }
+        let Some(Glimpse::Request { id, method }) = glance(text) else { return false };
+        let is_plain = match self.protocol {
+            Protocol::JsonRpc => true,
+            Protocol::Mcp => self.memory.has_handshake() && !means_something(method),
+        };
+        if !is_plain || self.memory.replays_any() {
+            return false;
+        }
+        self.flights.add(id, Note::Nothing, None, self.call_timeout.map(|limit| now + limit));
+        true
     }
 
     /// A line of the host that was too long to be kept.
@@ -239,6 +260,19 @@ impl Session {
     fn forward_if_alive(&self) -> Verdict {
         if self.gate.is_open() { Verdict::Forward } else { Verdict::Swallow }
     }
+}
+
+/// Whether a method of the older era has a [`Note`] of its own.
+fn means_something(method: &[u8]) -> bool {
+    matches!(
+        method,
+        b"initialize"
+            | b"server/discover"
+            | b"logging/setLevel"
+            | b"resources/subscribe"
+            | b"resources/unsubscribe"
+            | b"subscriptions/listen"
+    ) || method.ends_with(b"/list")
 }
 
 /// Who asks, by where a request says so.
