@@ -171,10 +171,11 @@ pub(crate) fn server(mut args: Args) -> Result<ExitCode, Failure> {
 }
 
 impl Server {
-    /// Puts something on record, in one write.
+    /// Puts something on record, in one write. One who is killed may leave half a line, so a life begins with a new one.
     fn note(&self, what: &str) {
         if let Some(file) = &mut *lock(&self.record) {
-            file.write_all(format!("{} {what}\n", std::process::id()).as_bytes()).ok();
+            let before = if what.starts_with("start") { "\n" } else { "" };
+            file.write_all(format!("{before}{} {what}\n", std::process::id()).as_bytes()).ok();
         }
     }
 

@@ -44,7 +44,7 @@ fn one_that_is_twice_too_large_is_ended_at_once_and_whoever_waits_is_told_why() 
         let stage = Stage::for_user(user);
         let mut caller = begun(&stage, &["--max-memory", "60M"], &[]);
         let hang = caller.ask("hang", json!({}));
-        caller.result("grow", json!({ "mb": 180 }));
+        caller.ask("grow", json!({ "mb": 180 }));
         let error = caller.answer(hang)["error"].clone();
         assert!(error["message"].as_str().is_some_and(|text| text.contains("--max-memory")), "{error}");
         caller.who();

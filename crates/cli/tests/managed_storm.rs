@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
-use badchild::{Found, PATIENCE, wait_until};
+use badchild::{Found, PATIENCE, comes_true};
 use common::in_parallel;
 use common::stage::{Caller, Stage};
 use nostray_sys::Signal;
@@ -82,8 +82,8 @@ impl Starts {
     }
 
     /// The process of this life, once it has started.
-    fn wait_for(&mut self, life: usize) -> Option<Found> {
-        wait_until("another start", || {
+    fn wait_for(&mut self, stage: &Stage, life: usize) -> Option<Found> {
+        let came = comes_true(PATIENCE, &mut || {
             while self.record.read_line(&mut self.line).expect("read") > 0 && self.line.ends_with('\n') {
                 if let Some((pid, _)) = self.line.split_once(" start ") {
                     self.pids.extend(pid.parse::<i32>());
@@ -92,6 +92,7 @@ impl Starts {
             }
             self.pids.len() > life
         });
+        assert!(came, "start {life} did not come: {:?}\n{}", stage.states(), stage.journal());
         Found::by_pid(badchild::pid(self.pids[life]))
     }
 }
@@ -105,7 +106,7 @@ fn storm(seed: u64) {
     caller.result("resources/subscribe", json!({ "uri": "test://a" }));
     let (mut dice, mut ledger, mut starts) = (Dice(seed), Ledger::default(), Starts::of(&stage));
     for kill in 0..KILLS {
-        let victim = starts.wait_for(kill).expect("nobody else ends it");
+        let victim = starts.wait_for(&stage, kill).expect("nobody else ends it");
         // From the moment when it starts until it has answered a few.
         for _ in 0..dice.below(12) {
             ledger.ask(&mut caller, &mut dice);
@@ -118,7 +119,7 @@ fn storm(seed: u64) {
         }
         victim.send(Signal::KILL);
     }
-    starts.wait_for(KILLS);
+    starts.wait_for(&stage, KILLS);
     while !ledger.open.is_empty() {
         let line = caller.line_within(PATIENCE).unwrap_or_else(|| panic!("never answered: {:?}", ledger.open));
         ledger.take(&line);

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use badchild::{Folder, Found, PATIENCE, Scene, User, badchild, comes_true, wait_until};
@@ -127,16 +128,17 @@ impl Stage {
         // 0x0D is data here.
         for line in String::from_utf8_lossy(&record).split_terminator('\n') {
             let Some((pid, what)) = line.split_once(' ') else { continue };
-            let pid = pid.parse().expect("a number");
+            let Ok(pid) = pid.parse() else { continue };
             if let Some(at) = what.strip_prefix("start ") {
                 let started = at.parse().expect("a number");
                 lives.push(Life { pid, started, heard: Vec::new(), saw_the_end: false });
                 continue;
             }
-            let life = lives.iter_mut().rev().find(|life| life.pid == pid).expect("it has started");
+            // Who was killed may have left half a line.
+            let Some(life) = lives.iter_mut().rev().find(|life| life.pid == pid) else { continue };
             match what.strip_prefix("< ") {
                 Some(heard) => life.heard.push(heard.to_owned()),
-                None => life.saw_the_end = true,
+                None => life.saw_the_end |= what == "end",
             }
         }
         lives
@@ -210,6 +212,8 @@ pub struct Caller {
     /// What came and was not asked for yet.
     pending: VecDeque<Vec<u8>>,
     errors: Arc<Mutex<Vec<u8>>>,
+    /// Reads stderr to its end.
+    drained: JoinHandle<()>,
     pause: Arc<Pause>,
     asked: u64,
 }
@@ -233,13 +237,13 @@ impl Caller {
         });
         let errors = Arc::new(Mutex::new(Vec::new()));
         let kept = errors.clone();
-        std::thread::spawn(move || {
+        let drained = std::thread::spawn(move || {
             let (mut buffer, Some(mut stderr)) = ([0; 4096], stderr) else { return };
             while let Ok(count @ 1..) = stderr.read(&mut buffer) {
                 kept.lock().expect("no panic").extend(&buffer[..count]);
             }
         });
-        Self { process, stdin, lines, pending: VecDeque::new(), errors, pause, asked: 0 }
+        Self { process, stdin, lines, pending: VecDeque::new(), errors, drained, pause, asked: 0 }
     }
 
     /// Stops reading, or goes on.
@@ -380,7 +384,9 @@ impl Caller {
             status = self.process.try_wait().expect("wait");
             status.is_some()
         });
-        status.unwrap_or_else(|| panic!("nostray does not end: {}", self.errors())).code().expect("a code")
+        let status = status.unwrap_or_else(|| panic!("nostray does not end: {}", self.errors()));
+        wait_until("all is read that it has said", || self.drained.is_finished());
+        status.code().expect("a code")
     }
 
     /// Ends the session as hosts do, and sees that nothing is left and nothing was said that nobody asked for.
