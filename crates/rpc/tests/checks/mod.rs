@@ -6,7 +6,8 @@
 use std::borrow::Cow;
 
 use nostray_rpc::{
-    Envelope, Found, Id, Kind, Line, Lines, Message, NotAMessage, Outcome, Skimmed, Skimmer, find, read, with_id,
+    Envelope, Found, Glimpse, Id, Kind, Line, Lines, Message, NotAMessage, Outcome, Skimmed, Skimmer, find, glance,
+    read, with_id,
 };
 use serde_json::Value;
 
@@ -148,9 +149,35 @@ pub(crate) fn skim(line: &[u8], size: usize) -> Skimmed {
     skimmer.finish()
 }
 
+/// For what is JSON, with no member twice and none that no SDK writes.
+fn a_glance_says_what_reading_says(line: &[u8]) {
+    let Some(seen) = glance(line) else { return };
+    let Ok(Value::Object(members)) = serde_json::from_slice::<Value>(line) else { return };
+    let known = ["jsonrpc", "id", "method", "params", "result"];
+    let is_usual = members.keys().all(|key| known.contains(&key.as_str()))
+        && !(members.contains_key("method") && members.contains_key("result"));
+    // With a member that stands there twice it would be longer than it is written anew.
+    if !is_usual || Value::Object(members).to_string().len() != line.len() {
+        return;
+    }
+    match (seen, read(line)) {
+        (
+            Glimpse::Request { id, method },
+            Ok(Message::One(Envelope { kind: Kind::Request { id: read, method: m, .. }, .. })),
+        ) => {
+            assert_eq!((id, method), (read.id(), m.as_bytes()));
+        }
+        (Glimpse::Result { id }, Ok(Message::One(Envelope { kind: Kind::Response { id: Some(read), .. }, .. }))) => {
+            assert_eq!(id, read.id());
+        }
+        (seen, read) => panic!("{seen:?}, but {read:?}"),
+    }
+}
+
 /// A line is read as serde_json reads it where that accepts it, as the skimmer sees it, and with another id it is the same
 /// message otherwise.
 pub(crate) fn envelope(line: &[u8]) {
+    a_glance_says_what_reading_says(line);
     let seen = read(line);
     if let Err(error) = &seen {
         assert!(!error.to_string().is_empty());
