@@ -108,7 +108,7 @@ impl Lines {
     /// Whether it holds more memory than usual, since a long line came by.
     #[must_use]
     pub fn is_large(&self) -> bool {
-        self.buffer.capacity() > 2 * USUAL
+        self.buffer.capacity() > USUAL
     }
 
     /// Gives back what long lines have needed, as far as it is not needed now. For a quiet moment: the next one would have to

@@ -242,5 +242,6 @@ impl Front<'_> {
             }
         }
         nostray_sys::memory::release_free();
+        nostray_sys::memory::release_program_pages();
     }
 }

@@ -89,7 +89,7 @@ pub fn run(options: Options) -> Result<u8, Error> {
         told: None,
         next_look: None,
         sweep_at: Some(Instant::now() + SETTLED),
-        tidy_at: None,
+        tidy_at: Some(Instant::now() + SETTLED / 4),
         code: 0,
         host_gone: false,
         hung_up: None,
@@ -241,8 +241,6 @@ impl Front<'_> {
                 self.yard.is_sweeper(sweeper);
             }
             self.save();
-            nostray_sys::memory::release_free();
-            nostray_sys::memory::release_program_pages();
         }
     }
 }
