@@ -64,8 +64,11 @@ fn what_a_child_prints_that_is_no_message_is_kept_from_the_host_and_for_whoever_
     assert!(printed.contains("UTF-8"), "{printed}");
     assert_eq!(printed.lines().count(), garbage.len() + 2, "a line for each:\n{printed}");
     assert_eq!(stage.lives().len(), 1);
+    let id = String::from_utf8_lossy(&stage.nostray(&["ps", "-q"]).stdout).trim().to_owned();
     caller.end(&stage);
-    assert!(stage.printed().contains("Welcome"), "it is kept beyond the end");
+    let kept = stage.nostray(&["log", &id, "--output"]);
+    assert!(kept.status.success());
+    assert!(String::from_utf8_lossy(&kept.stdout).contains("Welcome"), "it is kept beyond the end: {kept:?}");
 }
 
 /// A program that logs to stdout for months fills no disk.

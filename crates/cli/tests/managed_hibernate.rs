@@ -65,9 +65,9 @@ fn a_call_that_takes_long_keeps_it_awake() {
     caller.end(&stage);
 }
 
-/// Whether the connection is alive can be said without waking anybody, and what is only told wakes nobody either.
+/// Whether the connection is alive can be said without waking anybody, and what is only told or set wakes nobody either.
 #[test]
-fn pings_and_notifications_wake_nobody() {
+fn pings_notifications_and_log_levels_wake_nobody() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &["--hibernate", "50ms"], &[]);
     stage.wait_until_asleep();
@@ -77,11 +77,13 @@ fn pings_and_notifications_wake_nobody() {
     caller.tell("notifications/roots/list_changed", None);
     caller.tell("notifications/cancelled", Some(json!({ "requestId": 77 })));
     caller.send(&json!({ "jsonrpc": "2.0", "id": "unknown", "result": {} }));
+    assert_eq!(caller.result("logging/setLevel", json!({ "level": "debug" })), json!({}));
     assert_eq!(caller.result("ping", json!({})), json!({}));
     assert!(!comes_true(A_WHILE, &mut || stage.lives().len() > 1), "it was woken");
     assert_eq!(stage.states(), ["asleep"]);
-    caller.who();
-    assert_eq!(stage.lives()[1].methods(), ["initialize", "notifications/initialized", "who"]);
+    assert_eq!(caller.who()["level"], "debug");
+    let expected = ["initialize", "notifications/initialized", "logging/setLevel", "who"];
+    assert_eq!(stage.lives()[1].methods(), expected);
     caller.end(&stage);
 }
 
