@@ -23,7 +23,7 @@ use crate::tear_down::Reason;
 use crate::tree::{Tier, Tree};
 use crate::voice::Voice;
 use crate::witness::{Event, Witness};
-use crate::{Isolation, OWN_FAILURE, Spec};
+use crate::{Isolation, OWN_FAILURE, Spec, hint};
 
 /// What a guard is called, for people who look with `ps`, and for a pen inside its pen.
 pub(crate) const NAME: &str = "nostray-guard";
@@ -129,7 +129,7 @@ pub(crate) fn be_spare(pen: &Pen<'_>, relay: &Relay) -> u8 {
         Ok((spare, Side::Child)) => process::exit_now(be_guard(pen, relay, &spare, spare_pid)),
         Ok((_, Side::Parent(guard))) => guard,
         Err(error) => {
-            pen.voice.warn(format_args!("cannot start a guard: {error}; nothing was started"));
+            pen.voice.warn(format_args!("cannot start a guard: {error}{}; nothing was started", hint(&error)));
             pen.tree().dissolve();
             pen.tell(&Event::Empty);
             return OWN_FAILURE;
@@ -207,7 +207,7 @@ fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd, spare_pid: Pid) -> u8 {
     let Started { child, mut gate, tree, outside } = match fork_child(pen, spare_pid) {
         Ok(started) => started,
         Err(error) => {
-            pen.voice.warn(format_args!("cannot start the child: {error}"));
+            pen.voice.warn(format_args!("cannot start the child: {error}{}", hint(&error)));
             pen.tree().dissolve();
             pen.tell(&Event::Empty);
             return OWN_FAILURE;

@@ -51,7 +51,9 @@ pub(super) struct Child {
     /// How often it was to be ended by a signal.
     asked: u32,
     /// When somebody pressed a key to end it.
-    pub(super) interrupted: Option<Instant>,
+    interrupted: Option<Instant>,
+    /// When somebody pressed a key to stop it, and it has not stopped since.
+    pub(super) suspended: Option<Instant>,
     pub(super) started: Instant,
 }
 
@@ -103,6 +105,7 @@ impl Child {
             refused: Vec::new(),
             asked: 0,
             interrupted: None,
+            suspended: None,
             started: Instant::now(),
         }
     }
@@ -184,6 +187,18 @@ impl Child {
         if let Some(remains) = &mut self.remains {
             self.refused.extend(remains.go_on(yard));
         }
+    }
+
+    /// Somebody pressed a key, which it has got as well.
+    pub(super) fn saw_key(&mut self, is_the_end: bool) {
+        let which = if is_the_end { &mut self.interrupted } else { &mut self.suspended };
+        *which = Some(Instant::now());
+    }
+
+    /// Whether it has ended although it was to stop: then it is the job that stops, as it does without a child.
+    pub(super) fn was_to_be_suspended(&self) -> bool {
+        const A_MOMENT: Duration = Duration::from_secs(1);
+        self.suspended.is_some_and(|at| at.elapsed() < A_MOMENT)
     }
 
     /// Whether it has ended because somebody at the terminal wanted it to: then there is no other one.

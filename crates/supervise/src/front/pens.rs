@@ -27,7 +27,7 @@ impl Front<'_> {
             let is_the_end = Yard::is_the_end(arrived);
             match &mut self.child {
                 Some(child) if Yard::is_key(arrived) => {
-                    child.interrupted = Some(Instant::now()).filter(|_| is_the_end).or(child.interrupted);
+                    child.saw_key(is_the_end);
                     continue;
                 }
                 None if arrived.signal == Signal::TSTP && Yard::is_key(arrived) => {
@@ -108,6 +108,7 @@ impl Front<'_> {
                     }
                 }
                 Yielded::Stopped(by) => {
+                    child.suspended = None;
                     Yard::stop_with_terminal(by);
                     child.penned.go_on();
                 }
@@ -163,6 +164,9 @@ impl Front<'_> {
         }
         if let Some(series) = &self.series {
             series.bury(&child.penned.id);
+        }
+        if child.was_to_be_suspended() {
+            Yard::stop_with_terminal(Signal::TSTP);
         }
         // The next one must not inherit what is ours of this one.
         drop(child);
