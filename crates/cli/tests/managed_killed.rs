@@ -294,7 +294,7 @@ fn beside_children_from_before_the_next_one_waits_for_the_last_one_all_the_same(
             sleeper.get_envs().find_map(|(key, value)| (key == badchild::TOKEN).then_some(value?)).expect("set");
         let nostray = common::nostray().display().to_string();
         let script = format!(
-            "{}={} {} pause >/dev/null & exec {nostray} run --respawn --backoff 1ms..5ms --eof-grace 100ms \
+            "{}={} {} pause >/dev/null 2>&1 & exec {nostray} run --respawn --backoff 1ms..5ms --eof-grace 100ms \
              --term-grace 300ms -- sh -c 'exec 9>$0; flock -n 9 || echo two >>$1; shift; exec \"$@\"' \"$@\"",
             badchild::TOKEN,
             token.display(),
@@ -351,10 +351,14 @@ fn a_fork_storm_ends_that_nobody_keeps_any_more() {
     for user in User::all() {
         let scene = Scene::new(user);
         let options = ["--backoff", "1h..1h", "--eof-grace", "50ms", "--term-grace", "50ms"];
-        let mut process = run_command(&scene, &options, &["storm", "20"]).spawn().expect("start");
-        wait_until("it storms", || scene.everybody().len() > 20);
+        let mut process = run_command(&scene, &options, &["storm", "10"]).spawn().expect("start");
+        let mut everybody = Vec::new();
+        wait_until("it storms", || {
+            everybody = scene.everybody();
+            everybody.len() > 10
+        });
         for name in [GUARD, SPARE, FRONT] {
-            scene.everybody().iter().filter(|found| found.stat.name == name).for_each(|it| it.send(Signal::KILL));
+            everybody.iter().filter(|found| found.stat.name == name).for_each(|it| it.send(Signal::KILL));
         }
         wait_until("only the front is left", || scene.everybody().iter().all(|found| found.stat.name == MANAGED));
         drop(process.stdin.take());
