@@ -2,13 +2,14 @@
 //! child's pen has a record of its own beside it.
 
 use nostray_pen::{PenId, Spec};
+use nostray_sys::cgroup::Cgroup;
 use nostray_sys::identity::Identity;
 use nostray_sys::process::Pid;
 
 use crate::Error;
 use crate::journal::Story;
 use crate::output::Output;
-use crate::record::{self, Process, State};
+use crate::record::{self, Process, Record, State};
 use crate::sweep;
 use crate::witness::{About, Open, Passport, ancestors_of, remove};
 
@@ -61,7 +62,10 @@ impl SeriesKeeper {
     /// Nothing is left of a child's pen. Whoever kept it has removed its record, unless all of them were killed.
     pub fn bury(&self, id: &PenId) {
         let id = id.to_string();
-        if record::path(&self.open.place, &id).exists() {
+        if let Ok(record) = Record::read(&record::path(&self.open.place, &id)) {
+            if let Some(group) = record.cgroup.and_then(|path| Cgroup::open(path.as_ref()).ok()) {
+                group.remove();
+            }
             self.open.tell_of(&id, Story::Empty);
             remove(&self.open.place, &id);
         }
