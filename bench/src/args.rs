@@ -9,7 +9,7 @@ pub(crate) const USAGE: &str = "\
 usage: nostray-bench pen [--quick] [--markdown FILE]
        nostray-bench managed [--quick] [--markdown FILE]
        nostray-bench registry [--quick]
-       nostray-bench race [--rounds N] [--seed S] [--threads T]
+       nostray-bench race [--managed] [--rounds N] [--seed S] [--threads T]
 
 pen   measures latency, throughput, start, memory, tear-down and wake-ups of `nostray run`,
       no wrapper, and tini, dumb-init and bwrap where they are installed
@@ -18,7 +18,8 @@ managed
       against no wrapper and against a bare relay, with a native server and with server-everything
 registry
       measures `nostray ps` and `nostray sweep` against `ps -e`
-race  kills the pen's own processes at random moments and looks for survivors;
+race  kills the pen's own processes at random moments and looks for survivors; with `--managed`
+      those around a supervised child, which must not be started beside the last one either;
       `--rounds 1 --seed S` plays one round again";
 
 /// What to do.
@@ -43,6 +44,7 @@ pub(crate) struct Shown {
 
 /// Options of `race`.
 pub(crate) struct Race {
+    pub(crate) managed: bool,
     pub(crate) rounds: u64,
     pub(crate) seed: u64,
     pub(crate) threads: usize,
@@ -73,9 +75,10 @@ pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, 
             _ => Err("registry has no option but --quick".into()),
         },
         "race" => {
-            let mut options = Race { rounds: 2000, seed: nostray_sys::process::random(), threads: 4 };
+            let mut options = Race { managed: false, rounds: 2000, seed: nostray_sys::process::random(), threads: 4 };
             while let Some(word) = words.next() {
                 match word.as_str() {
+                    "--managed" => options.managed = true,
                     "--rounds" => options.rounds = value(&word, &mut words)?.parse()?,
                     "--seed" => options.seed = value(&word, &mut words)?.parse()?,
                     "--threads" => options.threads = value(&word, &mut words)?.parse()?,

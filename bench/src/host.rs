@@ -13,6 +13,9 @@ use nostray_sys::poll::{Until, wait};
 
 use crate::Failure;
 
+/// What a supervised child says instead of `ready`.
+pub(crate) const READY: &str = r#"{"jsonrpc":"2.0","method":"ready"}"#;
+
 /// A host, killed with the value. What it started is the scene's.
 pub(crate) struct Host {
     process: Child,
@@ -63,7 +66,7 @@ impl Host {
                 return Err("the host ended before its command was ready".into());
             }
             match line.trim_end() {
-                "ready" => return Ok(()),
+                "ready" | READY => return Ok(()),
                 line if line.starts_with("front ") => {}
                 line => return Err(format!("the host said '{line}'").into()),
             }

@@ -1,7 +1,8 @@
-//! `race`: the pen's own processes are killed at random moments, at most two of the three in a round, and sometimes the
-//! host; in the end nobody of the tree may be left, and nobody else may have been touched.
+//! `race`: the pen's own processes are killed at random moments, but never all of them in a round, and sometimes the host; in
+//! the end nobody of the tree may be left, and nobody else may have been touched. With `--managed` it is those around a
+//! supervised child, which comes back meanwhile, but never beside the last one.
 //!
-//! All three at once is left out: then the tree does survive, until a later `nostray sweep`.
+//! All of them at once is left out: then the tree does survive, until a later `nostray sweep`.
 
 mod chain;
 mod plan;
@@ -40,7 +41,7 @@ pub(crate) struct Stage {
 #[derive(Default)]
 struct Tally {
     next: AtomicU64,
-    killed: [AtomicU64; 4],
+    killed: [AtomicU64; 5],
     missed: AtomicU64,
     slowest_ms: AtomicU64,
     failures: Mutex<Vec<String>>,
@@ -69,9 +70,10 @@ pub(crate) fn run(options: &args::Race) -> Result<ExitCode, Failure> {
     });
     screen::clear();
     let played = tally.next.load(Ordering::Relaxed).min(options.rounds);
-    let [front, spare, guard, host] = tally.killed.each_ref().map(|count| count.load(Ordering::Relaxed));
+    let [managed, front, spare, guard, host] = tally.killed.each_ref().map(|count| count.load(Ordering::Relaxed));
+    let managed = if options.managed { format!("managed front {managed}, ") } else { String::new() };
     screen::print(format_args!(
-        "{played} rounds in {:.0} s; killed: front {front}, spare {spare}, guard {guard}, host {host} times; nobody to \
+        "{played} rounds in {:.0} s; killed: {managed}front {front}, spare {spare}, guard {guard}, host {host} times; nobody to \
          kill in {} rounds; slowest end {} ms after the last kill; empty control groups left behind: {}",
         start.elapsed().as_secs_f64(),
         tally.missed.load(Ordering::Relaxed),
@@ -95,7 +97,7 @@ fn work(stage: &Stage, options: &args::Race, tally: &Tally) {
             return;
         }
         screen::progress(format_args!("round {round} of {}", options.rounds));
-        let plan = Plan::new(random::seed_of_round(options.seed, round), &stage.users);
+        let plan = Plan::new(random::seed_of_round(options.seed, round), &stage.users, options.managed);
         let title = format!("round {round}, seed {}: {plan}", plan.seed);
         NOW.with_borrow_mut(|now| now.clone_from(&title));
         let (scene, result) = play_when_there_is_room(stage, &plan);
@@ -139,7 +141,7 @@ fn count(tally: &Tally, outcome: &Outcome) {
     for (counter, killed) in tally.killed.iter().zip(outcome.killed) {
         counter.fetch_add(killed.into(), Ordering::Relaxed);
     }
-    tally.missed.fetch_add(u64::from(outcome.killed == [false; 4]), Ordering::Relaxed);
+    tally.missed.fetch_add(u64::from(outcome.killed == [false; 5]), Ordering::Relaxed);
     tally.slowest_ms.fetch_max(u64::try_from(outcome.time.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 

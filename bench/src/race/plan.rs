@@ -30,17 +30,18 @@ pub(crate) enum Victim {
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
+    pub(crate) managed: bool,
     pub(crate) user: User,
     pub(crate) manner: &'static str,
     pub(crate) kind: &'static str,
     pub(crate) stdin: &'static str,
     pub(crate) moment: Moment,
-    /// Whom to kill, in this order, and how long to wait before each but the first. At most two of the pen's own.
+    /// Whom to kill, in this order, and how long to wait before each but the first. Never all of the pen's own.
     pub(crate) kills: Vec<(Duration, Victim)>,
 }
 
 impl Plan {
-    pub(crate) fn new(seed: u64, users: &[User]) -> Self {
+    pub(crate) fn new(seed: u64, users: &[User], managed: bool) -> Self {
         let mut random = Random::new(seed);
         let microseconds = |random: &mut Random, end: u64| Duration::from_micros(random.below(end));
         let manner = random.pick(&["cooperative", "stubborn"]);
@@ -60,13 +61,13 @@ impl Plan {
             4 => Moment::StdinClosed(microseconds(&mut random, 150_000)),
             _ => Moment::StdinClosed(microseconds(&mut random, teardown)),
         };
-        let mut roles = vec![Role::Front, Role::Spare, Role::Guard];
-        roles.remove(usize::try_from(random.below(3)).unwrap_or(0));
-        if random.percent(50) {
-            roles.swap(0, 1);
+        let mut roles = Role::on_path(managed);
+        for at in (1..roles.len()).rev() {
+            roles.swap(at, usize::try_from(random.below(at as u64 + 1)).unwrap_or(0));
         }
+        roles.pop();
         if random.percent(40) {
-            roles.truncate(1);
+            roles.truncate(usize::try_from(random.below(roles.len() as u64 - 1)).unwrap_or(0) + 1);
         }
         let mut victims: Vec<Victim> = roles.into_iter().map(Victim::Own).collect();
         if random.percent(25) {
@@ -83,6 +84,7 @@ impl Plan {
             .collect();
         Self {
             seed,
+            managed,
             user: random.pick(users),
             manner,
             kind,
@@ -121,11 +123,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn never_more_than_two_of_the_pens_own_are_killed() {
-        for seed in 0..10_000 {
-            let plan = Plan::new(seed, &[User::Current]);
-            let own = plan.kills.iter().filter(|(_, victim)| *victim != Victim::Host).count();
-            assert!((1..=2).contains(&own), "seed {seed}: {plan}");
+    fn never_all_of_the_pens_own_are_killed() {
+        for (managed, most) in [(false, 2), (true, 3)] {
+            let mut seen = [false; 4];
+            for seed in 0..10_000 {
+                let plan = Plan::new(seed, &[User::Current], managed);
+                let own = plan.kills.iter().filter(|(_, victim)| *victim != Victim::Host).count();
+                assert!((1..=most).contains(&own), "seed {seed}: {plan}");
+                seen[own] = true;
+            }
+            assert!(seen[1..=most].iter().all(|seen| *seen));
         }
     }
 }

@@ -9,7 +9,7 @@ use super::Stage;
 use super::chain::{Chain, Role};
 use super::plan::{Moment, Plan, Victim};
 use crate::Failure;
-use crate::host::Host;
+use crate::host::{Host, READY};
 
 /// Both graces together are a hundredth of this.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -21,8 +21,8 @@ const LOOKS: usize = 3;
 
 /// What a round came to when nothing was wrong.
 pub(crate) struct Outcome {
-    /// Whether front, spare, guard and host were killed.
-    pub(crate) killed: [bool; 4],
+    /// Whether the managed front, front, spare, guard and host were killed.
+    pub(crate) killed: [bool; 5],
     /// From the last kill to the end of the last process.
     pub(crate) time: Duration,
 }
@@ -68,7 +68,18 @@ pub(crate) fn play(stage: &Stage, plan: &Plan, scene: &Scene) -> Result<Outcome,
     let nostray = stage.programs.nostray.as_os_str().to_owned();
     let mut command = vec![nostray, "run".into(), "--log-file".into(), said.clone().into()];
     // Pens of other rounds must not sweep up what this one leaves behind.
-    command.extend(["--no-sweep", "--eof-grace", "50ms", "--term-grace", "50ms", "--"].map(Into::into));
+    command.extend(["--no-sweep", "--eof-grace", "50ms", "--term-grace", "50ms"].map(Into::into));
+    let (lock, two) = (folder.path().join("lock"), folder.path().join("two"));
+    if plan.managed {
+        command.extend(["--backoff", "1ms..20ms", "--max-failures", "1000/1s", "--"].map(Into::into));
+        // Held by the whole tree, for as long as anybody of it lives.
+        let script = "exec 9>\"$0\"; flock -n 9 || echo two >>\"$1\"; shift; exec \"$@\"";
+        command.extend(["sh", "-c", script].map(Into::into));
+        command.extend([lock.into(), two.clone().into()]);
+        command.extend(["env".into(), format!("{}={READY}", badchild::READY).into()]);
+    } else {
+        command.push("--".into());
+    }
     command.extend([
         stage.programs.badchild.as_os_str().to_owned(),
         "tree".into(),
@@ -80,7 +91,7 @@ pub(crate) fn play(stage: &Stage, plan: &Plan, scene: &Scene) -> Result<Outcome,
     let mut log = Log { start: Instant::now(), lines: Vec::new() };
     let mut host = Host::start(scene, &stage.programs.badchild, &["--stdin", plan.stdin], &command, stderr)?;
     let host_pid = host.pid()?;
-    let mut chain = Chain::default();
+    let mut chain = Chain::new(plan.managed);
     let result = kill_all(plan, &mut host, host_pid, &mut chain, &mut log);
     let with_log = |what: String, mut details: Vec<String>, log: Log| {
         details.extend(log.lines);
@@ -94,9 +105,15 @@ pub(crate) fn play(stage: &Stage, plan: &Plan, scene: &Scene) -> Result<Outcome,
         Ok(killed) => killed,
         Err(error) => return Err(with_log(error.to_string(), describe(&scene.everybody()), log)),
     };
-    // Somebody of the pen is gone, or its stdin is closed: the tree has to end although the host lives.
-    if killed == [false; 4] && !matches!(plan.moment, Moment::StdinClosed(_)) {
-        host.kill().map_err(|error| Trouble::from(Failure::from(error)))?;
+    // Somebody of the pen is gone, or its stdin is closed: the tree has to end although the host lives. A supervised child
+    // comes back, unless it is its own front that is gone.
+    let goes_on = if plan.managed { !killed[Role::Managed as usize] } else { killed == [false; 5] };
+    if goes_on && !matches!(plan.moment, Moment::StdinClosed(_)) {
+        if plan.managed && plan.seed.is_multiple_of(2) {
+            host.close();
+        } else {
+            host.kill().map_err(|error| Trouble::from(Failure::from(error)))?;
+        }
     }
     let last_kill = Instant::now();
     let others = || {
@@ -118,7 +135,10 @@ pub(crate) fn play(stage: &Stage, plan: &Plan, scene: &Scene) -> Result<Outcome,
     }
     let time = last_kill.elapsed();
     // It was started before the front.
-    if chain.get(Role::Front).is_some() && !host.has_its_friend() {
+    if two.exists() {
+        return Err(with_log("a child was started beside the last one".to_owned(), Vec::new(), log));
+    }
+    if chain.outermost().is_some() && !host.has_its_friend() {
         return Err(with_log("the host's friend was hit".to_owned(), Vec::new(), log));
     }
     drop(host);
@@ -128,14 +148,15 @@ pub(crate) fn play(stage: &Stage, plan: &Plan, scene: &Scene) -> Result<Outcome,
     }
 }
 
-/// Kills whom the plan says, as far as they are there at that moment. Returns whether front, spare, guard and host were.
+/// Kills whom the plan says, as far as they are there at that moment. Returns whether managed front, front, spare, guard and
+/// host were.
 fn kill_all(
     plan: &Plan,
     host: &mut Host,
     host_pid: Pid,
     chain: &mut Chain,
     log: &mut Log,
-) -> Result<[bool; 4], Failure> {
+) -> Result<[bool; 5], Failure> {
     match plan.moment {
         Moment::Spawned(time) => spin(time),
         Moment::Seen(time) => {
@@ -155,7 +176,7 @@ fn kill_all(
             spin(time);
         }
     }
-    let mut killed = [false; 4];
+    let mut killed = [false; 5];
     for (at, (pause, victim)) in plan.kills.iter().enumerate() {
         // Those that are killed at once are looked for before the first kill, or it would take a while between them.
         if at > 0 && *pause > Duration::from_micros(1) {
@@ -168,7 +189,7 @@ fn kill_all(
             Victim::Host => {
                 log.add("SIGKILL to the host");
                 host.kill()?;
-                killed[3] = true;
+                killed[4] = true;
             }
             Victim::Own(role) => match chain.get(*role).filter(|found| found.is_alive()) {
                 Some(found) => {

@@ -18,6 +18,8 @@ use nostray_sys::{Pidfd, Signal};
 pub const TOKEN: &str = "BADCHILD_TOKEN";
 /// The variable that tells a host with which token to mark what it starts beside its command.
 pub const FRIEND: &str = "BADCHILD_FRIEND";
+/// The variable with the words by which a tree says that it is complete, if they are not `ready`.
+pub const READY: &str = "BADCHILD_READY";
 /// How long anything may take that should happen at once, on a machine that is busy with other tests.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -23,9 +23,10 @@ pub(crate) fn tree(mut args: Args) -> Result<ExitCode, Failure> {
     stay(stubborn)
 }
 
-/// Says that all is ready; then waits for the end of its input, or (stubborn) for nothing.
+/// Says that all is ready, in the words of `BADCHILD_READY` if there are any; then waits for the end of its input, or
+/// (stubborn) for nothing.
 fn stay(stubborn: bool) -> Result<ExitCode, Failure> {
-    println!("ready");
+    println!("{}", std::env::var(badchild::READY).as_deref().unwrap_or("ready"));
     std::io::stdout().flush()?;
     if stubborn {
         pause_for_ever();
