@@ -214,6 +214,7 @@ pub struct Caller {
     errors: Arc<Mutex<Vec<u8>>>,
     /// Reads stderr to its end.
     drained: JoinHandle<()>,
+    ended: bool,
     pause: Arc<Pause>,
     asked: u64,
 }
@@ -243,7 +244,7 @@ impl Caller {
                 kept.lock().expect("no panic").extend(&buffer[..count]);
             }
         });
-        Self { process, stdin, lines, pending: VecDeque::new(), errors, drained, pause, asked: 0 }
+        Self { process, stdin, lines, pending: VecDeque::new(), errors, drained, ended: false, pause, asked: 0 }
     }
 
     /// Stops reading, or goes on.
@@ -252,7 +253,12 @@ impl Caller {
         self.pause.changed.notify_all();
     }
 
+    /// What was said on stderr so far; all of it, once nostray has ended.
     pub fn errors(&self) -> String {
+        if self.ended {
+            // Somebody else may hold it open.
+            comes_true(Duration::from_secs(2), &mut || self.drained.is_finished());
+        }
         String::from_utf8_lossy(&self.errors.lock().expect("no panic")).into_owned()
     }
 
@@ -390,7 +396,7 @@ impl Caller {
             status.is_some()
         });
         let status = status.unwrap_or_else(|| panic!("nostray does not end: {}", self.errors()));
-        wait_until("all is read that it has said", || self.drained.is_finished());
+        self.ended = true;
         status.code().expect("a code")
     }
 
