@@ -155,6 +155,7 @@ impl Machine {
         if let Some(limit) = self.policy.max_age {
             todo.push(Action::Arm(Timer::Age, limit));
         }
+        self.look_for_rest(todo);
     }
 
     fn on_demand(&mut self, todo: &mut Vec<Action>) {
@@ -214,12 +215,17 @@ impl Machine {
 
     /// What there is to do when nothing is in flight.
     fn look_for_rest(&mut self, todo: &mut Vec<Action>) {
-        let State::Ready { generation, recycle } = &self.state else { return };
         if self.busy {
             return;
         }
+        // One that nobody has asked anything since it started has no answer to give, and may sleep all the same.
+        let (generation, recycle) = match &self.state {
+            State::Ready { generation, recycle } => (generation, *recycle),
+            State::Starting(generation) => (generation, None),
+            _ => return,
+        };
         match (recycle, self.policy.hibernate) {
-            (Some(why), _) => self.tear_down(*generation, *why, todo),
+            (Some(why), _) => self.tear_down(*generation, why, todo),
             (None, Some(after)) => todo.push(Action::Arm(Timer::Hibernate, after)),
             (None, None) => {}
         }
@@ -321,7 +327,7 @@ impl Machine {
                 self.in_a_row = 0;
                 self.on_probation = false;
             }
-            (Timer::Hibernate, State::Ready { generation, .. }) if !self.busy => {
+            (Timer::Hibernate, State::Starting(generation) | State::Ready { generation, .. }) if !self.busy => {
                 self.tear_down(*generation, Why::Hibernate, todo);
             }
             (Timer::Age, State::Ready { generation, .. }) => self.recycle(*generation, Why::Age, todo),

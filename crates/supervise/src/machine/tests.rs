@@ -108,7 +108,7 @@ fn word(state: &State) -> &'static str {
 const TABLE: &str = "
               taken      released  demanded   answered  busy quiet     died    emptied     hopeless bad-start over     far-over backoff    start    sustained hibernate age      cooled stop
 asleep        starting+1 .         starting+1 .         .    .         .       .           .        .         .        .        .          .        .         .         .        .      ended
-starting      .          released  .          ready     .    .         falling backing-off ended    bad-start .        recycled .          too-slow .         .         .        .      stopping
+starting      .          released  .          ready     .    .         falling backing-off ended    bad-start .        recycled .          too-slow .         to-sleep  .        .      stopping
 ready         .          released  .          .         .    .         falling backing-off ended    .         recycled recycled .          .        .         to-sleep  too-old  .      stopping
 ready*        .          released  .          .         .    recycled  falling backing-off ended    .         recycled recycled .          .        .         to-sleep  recycled .      stopping
 stopping      .          .         .          .         .    .         .       ended       ended    .         .        .        .          .        .         .         .        .      .
@@ -187,7 +187,7 @@ fn rules_hold(before: &State, event: &Event, holders: usize, after: &Machine, ac
         }
         // 3. One that is starting is left alone.
         if let (State::Starting(_), Action::TearDown(_, why)) = (before, action) {
-            let allowed = [Why::Stop, Why::Released, Why::Memory, Why::StartTimeout, Why::BadStart];
+            let allowed = [Why::Stop, Why::Released, Why::Hibernate, Why::Memory, Why::StartTimeout, Why::BadStart];
             assert!(allowed.contains(why), "{context}");
         }
     }

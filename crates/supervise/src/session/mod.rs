@@ -374,8 +374,11 @@ impl Session {
 
     /// Tells the machine whether something is in flight, if that has changed.
     fn settle(&mut self, now: Moment) {
-        let is_busy =
-            self.flights.is_busy() || !self.legs.is_empty() || self.reverse.is_waiting(self.machine.generation());
+        let is_busy = self.flights.is_busy()
+            || !self.queue.is_empty()
+            || self.gate.is_telling()
+            || !self.legs.is_empty()
+            || self.reverse.is_waiting(self.machine.generation());
         if std::mem::replace(&mut self.is_busy, is_busy) != is_busy && !self.machine.takes_note(is_busy) {
             self.drive(if is_busy { Event::Busy } else { Event::Quiet }, now);
         }

@@ -186,6 +186,23 @@ fn other_tools_or_capabilities_are_told_as_the_host_understands_it() {
 }
 
 #[test]
+fn a_child_that_nobody_asks_anything_sleeps_and_one_that_is_being_told_does_not() {
+    let mut stage = Stage::new(settings());
+    stage.passes(Duration::from_secs(11));
+    assert_eq!(stage.torn_down, Some(Why::Hibernate), "the host is silent");
+    stage.dies();
+    stage.handshake(TOOLS);
+    stage.dies();
+    stage.passes(Duration::from_secs(1));
+    assert_eq!(stage.told(), ["initialize"]);
+    stage.passes(Duration::from_secs(60));
+    assert_eq!(stage.torn_down, None, "a slow start is not sleep");
+    stage.answer(0, r#"{"capabilities":{"tools":{}}}"#);
+    stage.passes(Duration::from_secs(11));
+    assert_eq!(stage.torn_down, Some(Why::Hibernate));
+}
+
+#[test]
 fn a_log_level_is_no_reason_to_wake_a_child_and_the_next_one_is_told() {
     let mut stage = Stage::new(settings());
     stage.handshake(TOOLS);
