@@ -3,7 +3,9 @@
 
 mod common;
 
+use std::io::Read;
 use std::os::fd::AsFd;
+use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use badchild::{Bystanders, Found, Host, PATIENCE, User, badchild, wait_until};
@@ -310,4 +312,87 @@ fn a_child_that_does_not_read_does_not_hide_that_its_host_has_closed() {
     assert!(written < text.len(), "all of it was taken");
     drop(stdin);
     wait_until("nobody is left", || stage.scene.everybody().is_empty());
+}
+
+/// The one who starts nostray is gone before it runs, while somebody else (this test) holds its stdin.
+#[test]
+fn an_orphan_starts_nothing() {
+    for user in User::all() {
+        let stage = Stage::for_user(user);
+        let me = badchild().display().to_string();
+        let nostray = nostray().display().to_string();
+        let mut command = stage.scene.command(me.as_ref());
+        command.args(["leader", "--", &me, "after-parent", "--", &nostray, "run", "--respawn", "--", &me, "server"]);
+        command.args(["--record", &stage.file("record")]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().expect("start");
+        let _held = process.stdin.take();
+        process.wait().expect("the launcher ends at once");
+        stage.scene.expect_empty();
+        let mut said = String::new();
+        process.stderr.take().expect("piped").read_to_string(&mut said).expect("read");
+        assert!(said.contains("nostray: the host that started this command had already ended"), "said: {said}");
+        assert!(stage.lives().is_empty());
+    }
+}
+
+/// A process that the user has named ends, and the session with it, wherever the child is.
+#[test]
+fn the_end_of_a_named_process_ends_the_session() {
+    for state in ["ready", "asleep", "backing-off"] {
+        let (stage, named) = (Stage::new(), Bystander::start());
+        let number = named.0.id().to_string();
+        let mut options = vec!["--backoff", "1h..1h", "--eof-grace", "100ms", "--die-with", &number];
+        if state == "asleep" {
+            options.extend(["--hibernate", "50ms"]);
+        }
+        let server: &[&str] = if state == "backing-off" { &["--exit-at-once", "3"] } else { &[] };
+        let mut caller = stage.start(&options, server);
+        if state != "backing-off" {
+            caller.initialize();
+        }
+        wait_until(state, || stage.states() == [state]);
+        drop(named);
+        caller.code();
+        stage.scene.expect_empty();
+        assert_eq!(stage.lives().len(), 1, "{state}");
+    }
+}
+
+/// Somebody who ends with the value.
+struct Bystander(std::process::Child);
+
+impl Bystander {
+    fn start() -> Self {
+        Self(std::process::Command::new("sleep").arg("1000").spawn().expect("start"))
+    }
+}
+
+impl Drop for Bystander {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// A pen in a pen, both supervised: each sees to its own child, and the outer one's end is the inner one's.
+#[test]
+fn a_supervised_child_inside_a_supervised_child_goes_with_it() {
+    let stage = Stage::new();
+    let (nostray, me, record) =
+        (nostray().display().to_string(), badchild().display().to_string(), stage.file("record"));
+    let inner =
+        [nostray.as_str(), "run", "--respawn", "--backoff", "1ms..5ms", "--eof-grace", "100ms", "--term-grace"];
+    let command = [&inner[..], &["100ms", "--", &me, "server", "--record", &record]].concat();
+    let mut caller = stage.start_command(&["--respawn", "--backoff", "1ms..5ms", "--eof-grace", "300ms"], &command);
+    caller.initialize();
+    stage.child().send(Signal::KILL);
+    wait_until("the inner one has started another", || stage.lives().len() == 2);
+    caller.who();
+    assert_eq!(stage.states().len(), 2);
+    // The outer one's child is the inner one's front.
+    let front = Found::by_pid(badchild::pid(i32::try_from(caller.process.id()).expect("small"))).expect("is there");
+    front.send(Signal::KILL);
+    stage.scene.expect_empty();
+    assert_eq!(stage.lives().len(), 2);
 }

@@ -199,6 +199,23 @@ fn a_child_that_is_stopped_stays_so_until_it_is_continued_or_ended() {
     assert_eq!(stage.lives().len(), 1);
 }
 
+/// Whoever ends the child on purpose does not want another one: a limit of the user's, or a signal to its guard.
+#[test]
+fn a_child_that_was_ended_on_purpose_does_not_come_back() {
+    for how in ["idle", "guard"] {
+        let stage = Stage::new();
+        let options: &[&str] = if how == "idle" { &["--respawn", "--idle-timeout", "300ms"] } else { &["--respawn"] };
+        let mut caller = stage.start(options, &[]);
+        caller.initialize();
+        if how == "guard" {
+            named(&stage, "nostray-guard").send(Signal::TERM);
+        }
+        assert_eq!(caller.code(), 143, "{how}: {}", caller.errors());
+        stage.scene.expect_empty();
+        assert_eq!(stage.lives().len(), 1, "{how}");
+    }
+}
+
 /// What the host had ignored ends nothing, but the child may have decided otherwise.
 #[test]
 fn what_the_host_has_ignored_ends_nothing_but_still_reaches_the_child() {

@@ -149,7 +149,8 @@ impl Front<'_> {
         if let Some(remains) = &child.remains {
             remains.dissolve();
         }
-        if child.ended_by_others && child.ending == Ending::No || child.was_interrupted(self.options.spec.graces) {
+        let ended_by_others = child.ended_by_others && !matches!(self.session.state(), State::Stopping { .. });
+        if ended_by_others || child.was_interrupted(self.options.spec.graces) {
             self.session.stop(now);
         }
         let was_put_to_rest =
