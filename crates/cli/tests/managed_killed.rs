@@ -321,6 +321,26 @@ fn beside_children_from_before_the_next_one_waits_for_the_last_one_all_the_same(
     }
 }
 
+/// Also while there is no child: a child from before that ends is not left unburied.
+#[test]
+fn nobody_is_left_unburied_while_the_child_is_asleep() {
+    let stage = Stage::new();
+    let nostray = common::nostray().display().to_string();
+    let (badchild, record, file) = (badchild().display().to_string(), stage.file("record"), stage.file("go"));
+    let script = "(until [ -e \"$0\" ]; do sleep 0.01; done) >/dev/null 2>&1 & exec \"$@\"";
+    let mut words = vec!["-c", script, &file, &nostray, "run", "--hibernate", "50ms", "--eof-grace", "1s", "--"];
+    words.extend([badchild.as_str(), "server", "--record", &record]);
+    let mut caller = stage.start_plain("sh", &words);
+    caller.initialize();
+    wait_until("it sleeps", || stage.states() == ["asleep"]);
+    let front = badchild::pid(i32::try_from(caller.process.id()).expect("small"));
+    let children = || std::fs::read_to_string(format!("/proc/{front}/task/{front}/children")).expect("is there");
+    assert_eq!(children().split_whitespace().count(), 1);
+    std::fs::write(&file, "").expect("write");
+    wait_until("it is buried", || children().is_empty());
+    caller.end(&stage);
+}
+
 /// A front that has nothing to do but to wait for its orphans does nothing else.
 #[test]
 fn waiting_for_orphans_costs_nothing() {

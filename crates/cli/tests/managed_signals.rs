@@ -118,6 +118,23 @@ fn a_second_signal_ends_all_patience_whoever_of_us_is_left() {
     }
 }
 
+/// A user may have used up all queued signals that he is allowed, and a signal is heard of all the same.
+#[test]
+fn a_signal_ends_the_child_also_where_no_signal_can_be_queued() {
+    let stage = Stage::new();
+    let (nostray, badchild, record) =
+        (nostray().display().to_string(), badchild().display().to_string(), stage.file("record"));
+    let words =
+        ["--sigpending=0", &nostray, "run", "--respawn", "--eof-grace", "100ms", "--term-grace", "100ms", "--"];
+    let mut caller =
+        stage.start_plain("prlimit", &[&words[..], &[&badchild, "server", "--record", &record]].concat());
+    caller.initialize();
+    front(&caller).send(Signal::TERM);
+    caller.code();
+    stage.scene.expect_empty();
+    assert_eq!(stage.lives().len(), 1);
+}
+
 /// Without a child it is the front itself that the signal ends.
 #[test]
 fn a_signal_while_no_child_is_there_ends_the_session() {

@@ -245,6 +245,15 @@ impl Yard {
         }
     }
 
+    /// The same while there is no pen: somebody from before may have ended, or whoever looks for what others have left.
+    pub fn reap_others(&mut self) {
+        while let Ok(Reaped::News(news)) = process::reap() {
+            if let News::Ended(pid, _) = news {
+                self.others.retain(|other| other.pid != pid);
+            }
+        }
+    }
+
     /// Whether all our children are such as are of no pen. The kernel's list of them is the proof.
     fn has_only_others(&self, penned: &Penned) -> bool {
         penned.pid.is_none() && self.tree(penned).has_only_strangers()
@@ -276,14 +285,10 @@ impl Penned {
         self.front.as_ref().filter(|_| self.pid.is_some()).map(AsFd::as_fd)
     }
 
-    /// Hands a signal of the host's on to the pen, if its front has not ended.
-    pub fn hand_on(&self, arrived: Arrived) {
-        // Not reaped yet, so the number is its own.
-        let Some(front) = self.pid.and_then(|pid| Pidfd::open(pid).ok()) else { return };
-        if front.send_with(Signal::queued(), keep::handed_on(arrived)).is_err() && Yard::is_the_end(arrived) {
-            // No room for another queued signal.
-            crate::ask_to_stop(&front, false).ok();
-        }
+    /// Hands a signal of the host's on to the pen. False if that is not possible: its front has ended, or the user has no room for
+    /// another queued signal.
+    pub fn hand_on(&self, arrived: Arrived) -> bool {
+        self.front.as_ref().is_some_and(|front| front.send_with(Signal::queued(), keep::handed_on(arrived)).is_ok())
     }
 
     /// Lets the pen's front go on, if it was stopped.
@@ -295,7 +300,7 @@ impl Penned {
 
     /// Asks the pen's front to end the pen. False if nobody is there to be asked.
     pub fn ask_to_stop(&self, now: bool) -> bool {
-        self.pid.and_then(|pid| Pidfd::open(pid).ok()).is_some_and(|front| crate::ask_to_stop(&front, now).is_ok())
+        self.front.as_ref().is_some_and(|front| crate::ask_to_stop(front, now).is_ok())
     }
 }
 

@@ -166,7 +166,10 @@ impl Child {
         if self.front_ended && is_the_end && self.asked > 1 {
             self.ask_to_stop(true);
         }
-        self.penned.hand_on(arrived);
+        if !self.penned.hand_on(arrived) && is_the_end && self.ending == Ending::No {
+            // Whoever keeps it learns of it by the end of the child's input.
+            self.ending = Ending::EndOfInput(Instant::now());
+        }
     }
 
     /// Takes over what is left when nobody of ours keeps it any more. True if that is so from now on.

@@ -98,7 +98,7 @@ impl Front<'_> {
     /// Looks after the processes of the pen, and notices when none is left.
     pub(super) fn look_after_pen(&mut self) {
         loop {
-            let Some(child) = &mut self.child else { return };
+            let Some(child) = &mut self.child else { return self.yard.reap_others() };
             self.yard.abandon(&child.refused);
             match self.yard.reap(&mut child.penned) {
                 Yielded::Front(how) => {
