@@ -3,7 +3,7 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use badchild::{Scene, User, badchild, wait_until};
@@ -11,7 +11,7 @@ use common::{nostray, own_processes, run_command};
 use nostray_sys::Signal;
 
 /// A dead pen whose tree ignores everything, and was promised time.
-fn dead_pen(scene: &Scene) -> Child {
+fn leave_dead_pen(scene: &Scene) {
     let options = ["--no-sweep", "--eof-grace", "0s", "--term-grace", "20s"];
     let mut process = run_command(scene, &options, &["tree", "stubborn", "setsid"]).spawn().expect("start");
     BufReader::new(process.stdout.take().expect("piped")).read_line(&mut String::new()).expect("ready");
@@ -21,7 +21,6 @@ fn dead_pen(scene: &Scene) -> Child {
     [&own.guard, &own.spare, &own.front].iter().for_each(|found| found.send(Signal::KILL));
     process.wait().expect("reap");
     wait_until("they are gone", || ![&own.front, &own.spare, &own.guard].iter().any(|found| found.is_alive()));
-    process
 }
 
 /// Whoever waits for the end of a command's output and errors waits for the command, and not for the sweep beside it.
@@ -29,7 +28,7 @@ fn dead_pen(scene: &Scene) -> Child {
 fn a_sweep_holds_nothing_that_somebody_waits_for() {
     for managed in [false, true] {
         let scene = Scene::apart(User::Current);
-        dead_pen(&scene);
+        leave_dead_pen(&scene);
         let mut command = scene.command(&nostray());
         command.arg("run");
         if managed {
