@@ -285,6 +285,12 @@ impl Penned {
         self.front.as_ref().filter(|_| self.pid.is_some()).map(AsFd::as_fd)
     }
 
+    /// The number of the pen's front, until it has been reaped.
+    #[must_use]
+    pub fn number(&self) -> Option<i32> {
+        self.pid.map(|pid| pid.as_raw_nonzero().get())
+    }
+
     /// Hands a signal of the host's on to the pen. False if that is not possible: its front has ended, or the user has no room for
     /// another queued signal.
     pub fn hand_on(&self, arrived: Arrived) -> bool {

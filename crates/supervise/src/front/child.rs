@@ -44,6 +44,8 @@ pub(super) struct Child {
     /// Torn down for a reason that was not ours, and that is no crash: it was asked to stop, or did nothing for long.
     pub(super) ended_by_others: bool,
     pub(super) front_ended: bool,
+    /// The number of the pen's front, which nobody else can have as long as there is news of the pen.
+    front_number: Option<i32>,
     /// All who kept it were killed, and its end is our affair.
     pub(super) remains: Option<Remains>,
     /// Those who were left and may not be signalled.
@@ -84,6 +86,7 @@ impl Child {
     ) -> Self {
         Self {
             generation,
+            front_number: penned.number(),
             penned,
             inbox,
             stdin: Some(streams.stdin),
@@ -122,10 +125,12 @@ impl Child {
                     self.spare = open(spare).and_then(Identity::open);
                     self.gauge = Some(Gauge::of(self.group.as_deref()));
                 }
-                News::Stopping(why) => {
+                News::Stopping(why, sender) => {
+                    // A front whose spare is killed before it knows its guard ends the guard with the rest of the tree.
+                    let by_our_own = why == "signal" && sender.is_some() && sender == self.front_number;
                     self.ended_by_others |=
-                        matches!(why.as_str(), "idle" | "signal" | "stop-request" | "terminal-closed");
-                    if matches!(why.as_str(), "front-killed" | "spare-killed" | "guard-killed") {
+                        !by_our_own && matches!(why.as_str(), "idle" | "signal" | "stop-request" | "terminal-closed");
+                    if by_our_own || matches!(why.as_str(), "front-killed" | "spare-killed" | "guard-killed") {
                         lost = Some(KEEPERS_KILLED.to_owned());
                     }
                     if lost.is_some() || matches!(self.ending, Ending::Order(_) | Ending::Ordered) {

@@ -17,8 +17,8 @@ pub(super) enum News {
         spare: Option<Process>,
         guard: Option<Process>,
     },
-    /// It is being torn down: the reason, in one word.
-    Stopping(String),
+    /// It is being torn down: the reason, in one word, and the process that asked for it.
+    Stopping(String, Option<i32>),
     /// The child has ended.
     Ended(String),
     /// The child could not be executed.
@@ -77,7 +77,10 @@ impl Witness for Telling {
             Event::Started { spare, guard, .. } => {
                 self.tell(&News::Started { spare: spare.map(Process::from), guard: guard.map(Process::from) });
             }
-            Event::Stopping(reason) => self.tell(&News::Stopping(reason.word().to_owned())),
+            Event::Stopping(reason) => {
+                let sender = reason.sender().map(|pid| pid.as_raw_nonzero().get());
+                self.tell(&News::Stopping(reason.word().to_owned(), sender));
+            }
             Event::ChildEnded(how) => self.tell(&News::Ended(how.to_string())),
             Event::NotExecuted(why) => self.tell(&News::NotExecuted(why.clone())),
             Event::Refused(left) => {
