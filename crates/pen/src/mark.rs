@@ -63,7 +63,12 @@ pub(crate) fn for_child(id: &PenId) -> OsString {
 /// Whether a process bears the mark of a pen, as far as its environment can be read.
 #[must_use]
 pub fn is_marked(pid: Pid, id: &str) -> bool {
-    let mark = nostray_sys::proc::environment_of(pid, MARK).unwrap_or_default();
+    nostray_sys::proc::environment(pid).is_ok_and(|environment| is_marked_in(&environment, id))
+}
+
+/// The same for an environment that was read.
+pub(crate) fn is_marked_in(environment: &[u8], id: &str) -> bool {
+    let mark = nostray_sys::proc::variable_in(environment, MARK).unwrap_or_default();
     mark.split(|&b| b == b'/').any(|part| part.split(|&b| b == b'@').next() == Some(id.as_bytes()))
 }
 

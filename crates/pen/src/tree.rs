@@ -4,11 +4,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::time::Duration;
 
 use nostray_sys::Pidfd;
 
 use crate::guard;
-use crate::mark::{PenId, is_marked};
+use crate::mark::{PenId, is_marked_in};
 use nostray_sys::cgroup::Cgroup;
 use nostray_sys::identity::Identity;
 use nostray_sys::proc::{self, StartTime, Stat};
@@ -291,6 +292,28 @@ impl Strangers {
 
     fn include(&self, stat: &Stat) -> bool {
         let keeps = || self.since.is_some_and(|since| stat.start >= since) && guard::is_keeper(&stat.name);
-        self.known.contains(&stat.into()) || !(keeps() || is_marked(stat.pid, &self.id.to_string()))
+        self.known.contains(&stat.into()) || !keeps() && self.is_certainly_unmarked(stat)
+    }
+
+    /// Whether a process has an environment, and not the mark in it. One that ends has none, long before its end can be seen;
+    /// taken for a stranger, it would hide those who are handed to us when it has ended. One that is just becoming another
+    /// program has none for a moment.
+    fn is_certainly_unmarked(&self, stat: &Stat) -> bool {
+        const LOOKS: usize = 20;
+        let id = self.id.to_string();
+        for _ in 0..LOOKS {
+            // In this order: what is said of the living counts only if they still live afterwards.
+            let environment = proc::environment(stat.pid);
+            match Stat::of(stat.pid) {
+                Some(now) if now.start == stat.start && !now.is_ending() => {}
+                _ => return false,
+            }
+            match environment {
+                Ok(environment) if !environment.is_empty() => return !is_marked_in(&environment, &id),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return true,
+                _ => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        true
     }
 }

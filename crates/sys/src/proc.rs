@@ -27,7 +27,11 @@ pub struct Stat {
     pub name: String,
     state: u8,
     threads: u32,
+    flags: u32,
 }
+
+/// The kernel's mark of a process that is on its way out.
+const EXITING: u32 = 0x4;
 
 impl Stat {
     /// Reads the line for a process; `None` when there is none with this number.
@@ -43,6 +47,12 @@ impl Stat {
     #[must_use]
     pub fn is_zombie(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
+    }
+
+    /// Ended, or on its way out: it has given back its memory, or is about to, and acts on nothing any more.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.flags & EXITING != 0 || self.is_zombie()
     }
 
     /// Stopped by a signal: it acts on nothing but SIGKILL until it is continued.
@@ -70,7 +80,8 @@ impl Stat {
         let parent = fields.next()?.parse().ok()?; // 4
         let session = fields.nth(1)?.parse().ok()?; // 6
         let terminal = fields.next()?; // 7
-        let threads = fields.nth(12)?.parse().ok()?; // 20
+        let flags = fields.nth(1)?.parse().ok()?; // 9
+        let threads = fields.nth(10)?.parse().ok()?; // 20
         let start = fields.nth(1)?.parse().ok()?; // 22
         Some(Self {
             pid: pid_from(pid)?,
@@ -81,6 +92,7 @@ impl Stat {
             name,
             state,
             threads,
+            flags,
         })
     }
 }
@@ -131,12 +143,23 @@ pub fn bytes_moved(pid: Pid) -> Option<u64> {
     Some(value("rchar:")?.wrapping_add(value("wchar:")?))
 }
 
+/// The environment that a process was started with. Nothing of one that has ended, nor, for a moment, of one that is just
+/// becoming another program; an error where it is not ours to read.
+pub fn environment(pid: Pid) -> io::Result<Vec<u8>> {
+    std::fs::read(format!("/proc/{pid}/environ"))
+}
+
+/// The value of a variable in such an environment.
+#[must_use]
+pub fn variable_in<'a>(environment: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let value = |variable: &'a [u8]| variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=");
+    environment.split(|&b| b == 0).find_map(value)
+}
+
 /// The value of a variable in the environment that a process was started with; `None` where that is not ours to read.
 #[must_use]
 pub fn environment_of(pid: Pid, name: &str) -> Option<Vec<u8>> {
-    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
-    let value = |variable: &[u8]| variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec);
-    environment.split(|&b| b == 0).find_map(value)
+    variable_in(&environment(pid).ok()?, name).map(<[u8]>::to_vec)
 }
 
 /// The bytes of memory that a process uses: its proportional share of what it has resident, or all of it where the share is
