@@ -176,9 +176,9 @@ impl Front<'_> {
 
     pub(super) fn start(&mut self, generation: Generation) {
         let now = self.now();
-        // Its end may not have been seen yet, and nothing is started for nobody.
+        // Its end may not have been seen yet, and nothing is started for nobody; nor in vain.
         self.on_host_ended();
-        if self.host_gone {
+        if *self.session.state() != State::Starting(generation) {
             self.session.child_emptied(generation, Why::Released.cause(), now);
             return;
         }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::child::SUBSCRIPTION_KEY;
 use super::{Effect, Session, id_value};
 use crate::lists::{Compared, ListKind, Page, changed_capabilities};
-use crate::machine::{Event, Generation, Moment};
+use crate::machine::{Event, Generation, Moment, State};
 use crate::memory::{Note, Step};
 
 /// Whether what the host says reaches the child.
@@ -72,6 +72,9 @@ struct Check {
 impl Session {
     /// The child can be written to.
     pub fn child_started(&mut self, generation: Generation, now: Moment) {
+        if *self.machine.state() != State::Starting(generation) {
+            return; // it is to end before it was there, and what is said to it would be lost
+        }
         let left: VecDeque<_> = self.memory.script().into();
         self.gate = Gate::Telling { generation, left, waits_for: None, reopened: Vec::new() };
         self.tell_on(false, now);

@@ -185,6 +185,24 @@ fn other_tools_or_capabilities_are_told_as_the_host_understands_it() {
     assert_eq!(told, ["notifications/prompts/list_changed", "notifications/tools/list_changed"]);
 }
 
+/// On a machine that is busy, the time to sleep may have come before the child was even started.
+#[test]
+fn what_is_said_to_a_child_that_is_to_end_before_it_was_there_waits_for_the_next_one() {
+    let mut session = Session::new(settings(), None, false, 1);
+    session.begin(Moment::ZERO);
+    let now = Moment::from_secs(11);
+    session.tick(now);
+    assert_eq!(session.effects(), [Effect::Start(Generation(1)), Effect::TearDown(Generation(1), Why::Hibernate)]);
+    session.child_started(Generation(1), now);
+    let line = br#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
+    assert_eq!(session.host_says(line, line, now), Verdict::Swallow);
+    session.child_emptied(Generation(1), Cause("it was put to sleep".to_owned()), now);
+    assert_eq!(session.effects(), [Effect::Start(Generation(2))], "nobody is told that anything was lost");
+    session.child_started(Generation(2), now);
+    let told = [line.as_slice(), b"\n"].concat();
+    assert_eq!(session.effects(), [Effect::ToChild(told)]);
+}
+
 #[test]
 fn a_child_that_nobody_asks_anything_sleeps_and_one_that_is_being_told_does_not() {
     let mut stage = Stage::new(settings());
