@@ -50,6 +50,9 @@ export const sampling = (prompt) => ({
 });
 export const question = (message) => ({ mode: 'form', message, requestedSchema: NAME_SCHEMA });
 
+/** What the tool `log` says. Who shares a server says for whom. */
+export const logged = (level, { name }) => `this is ${level}${name === undefined ? '' : ` for ${name}`}`;
+
 export function resource(uri) {
   const texts = { 'test://greeting': 'hello', 'test://farewell': 'goodbye' };
   const found = uri.startsWith('test://items/') ? `item ${uri.split('/').pop()}` : texts[uri];

@@ -49,7 +49,7 @@ server.setRequestHandler(types.CallToolRequestSchema, async ({ params }, extra) 
     case 'log':
       // It keeps to the level that the client has set.
       for (const level of offer.LOGGED) {
-        await server.sendLoggingMessage({ level, logger: 'tour', data: `this is ${level}` });
+        await server.sendLoggingMessage({ level, logger: 'tour', data: offer.logged(level, args) });
       }
       return offer.text('logged');
     case 'touch':

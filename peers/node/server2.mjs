@@ -54,7 +54,7 @@ serveStdio(({ era }) => {
         return ask(context, inputRequired.listRoots(), ({ roots }) => roots.map(({ uri }) => uri).join(' '));
       case 'log':
         // It keeps to the level that the client has set.
-        for (const level of offer.LOGGED) await context.mcpReq.log(level, `this is ${level}`, 'tour');
+        for (const level of offer.LOGGED) await context.mcpReq.log(level, offer.logged(level, args), 'tour');
         return offer.text('logged');
       case 'touch':
         // In the newer protocol the SDK itself knows who listens.

@@ -3,19 +3,39 @@
 // A client program hands over a peer, which hides how its SDK spells a call. The tour writes down everything it saw:
 // answers, and what it heard from the server meanwhile. What differs between any two runs (ids, times) is not in it.
 
-export const ROOTS = ['file:///tour/one', 'file:///tour/two'].map((uri) => ({ uri, name: uri.slice(-3) }));
-export const SAMPLE = { role: 'assistant', content: { type: 'text', text: 'a sample' }, model: 'tour', stopReason: 'endTurn' };
-export const ELICITED = { action: 'accept', content: { name: 'Ada' } };
+import { realpathSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+/** What a client says when it is asked. */
+export const answers = (name, sampled, roots) => ({
+  sample: { role: 'assistant', content: { type: 'text', text: sampled }, model: 'tour', stopReason: 'endTurn' },
+  elicited: { action: 'accept', content: { name } },
+  roots: roots.map((uri) => ({ uri, name: uri.slice(-3) })),
+});
+export const PERSON = answers('Ada', 'a sample', ['file:///tour/one', 'file:///tour/two']);
+export const CAPABILITIES = { sampling: {}, elicitation: {}, roots: { listChanged: true } };
 // A line separator and a paragraph separator are ordinary characters in JSON, and a line ends in 0x0A alone.
-const ODD_TEXT = 'line\u2028separator \u2029 "quoted" \\ tab\t end\r\n\u{1f680} \u0000';
-const LONG_TEXT = 'nostray '.repeat(30_000);
+export const ODD_TEXT = 'line\u2028separator \u2029 "quoted" \\ tab\t end\r\n\u{1f680} \u0000';
+export const LONG_TEXT = 'nostray '.repeat(30_000);
 // Longer than `--hibernate 1s`: nothing is in flight, so the server may go to sleep.
 const PAUSE = Number(process.env.TOUR_PAUSE ?? '1.5') * 1000;
 
 export const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
+/** The SDK drops a progress that arrives in one read with the answer; so it gets each message in a moment of its own. */
+export function oneAtATime(transport) {
+  const deliver = transport.onmessage;
+  let last = Promise.resolve();
+  transport.onmessage = (...message) => {
+    last = last.then(() => new Promise(setImmediate)).then(() => deliver(...message));
+  };
+}
+
+/** Whether this file is the program. */
+export const isRun = (url) => fileURLToPath(url) === realpathSync(process.argv[1]);
+
 /** What was seen, step by step. */
-class Diary {
+export class Diary {
   constructor(peer, quiet = () => false) {
     Object.assign(this, { peer, quiet, steps: [] });
   }
@@ -51,9 +71,12 @@ export async function take(peer, about) {
   const everythings = about.server === 'mcp-servers/everything';
   const diary = new Diary(peer, everythings ? chatter : undefined);
   await (everythings ? everything : ownServer)(peer, diary);
-  // Written before the process ends, however long it is.
-  await new Promise((resolve) => process.stdout.write(`${JSON.stringify(sorted({ about, steps: diary.steps }))}\n`, resolve));
+  await print({ about, steps: diary.steps });
 }
+
+/** One line, written before the process ends, however long it is. */
+export const print = (document) =>
+  new Promise((resolve) => process.stdout.write(`${JSON.stringify(sorted(document))}\n`, resolve));
 
 const call = (peer, name, args, progress = false) => () => peer.call(name, args, progress);
 
@@ -102,7 +125,7 @@ async function ownServer(peer, diary) {
 }
 
 /** What server-everything says as often as it likes, or so late that an SDK may drop it. */
-const chatter = ([what, done, total]) =>
+export const chatter = ([what, done, total]) =>
   // After every start it announces its tools, and asks for the roots.
   what === 'notifications/tools/list_changed' ||
   what === 'roots/list' ||
@@ -160,7 +183,7 @@ async function everything(peer, diary) {
 }
 
 /** Calls a tool until it says this: what it tells about is on its way. */
-async function until(peer, tool, text) {
+export async function until(peer, tool, text) {
   const deadline = Date.now() + 10_000;
   for (;;) {
     const answer = await peer.call(tool, {});
@@ -170,4 +193,4 @@ async function until(peer, tool, text) {
 }
 
 /** Calls that are all in flight together. */
-const atOnce = (peer, tool, args) => Promise.all(Array.from({ length: 20 }, (_, n) => peer.call(tool, args(n))));
+export const atOnce = (peer, tool, args) => Promise.all(Array.from({ length: 20 }, (_, n) => peer.call(tool, args(n))));

@@ -1,7 +1,9 @@
-"""The tour with the Python SDK 1.x as client: client1.py SERVER ARGUMENTS..."""
+"""The Python SDK 1.x as client; on the tour if it is run: client1.py SERVER ARGUMENTS..."""
 
 import os
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -12,7 +14,8 @@ import tour
 
 
 class Client1:
-    def __init__(self) -> None:
+    def __init__(self, person: tour.Person) -> None:
+        self.person = person
         self.heard: list[list[Any]] = []
         self.session: ClientSession
 
@@ -53,7 +56,7 @@ class Client1:
                     outcome = error.error.message
 
             group.start_soon(call)
-            await anyio.sleep(0.2)
+            await anyio.sleep(0.6)  # the call is to be under way when it is cancelled
             cancelled = types.CancelledNotificationParams(requestId=number, reason="the tour")
             await self.session.send_notification(
                 types.ClientNotification(types.CancelledNotification(params=cancelled))
@@ -91,16 +94,17 @@ class Client1:
 
     async def on_sampling(self, _context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
         self.heard.append(["sampling/createMessage", plain(params)])
-        content = types.TextContent(type="text", text="a sample")
+        content = types.TextContent(type="text", text=self.person.sampled)
         return types.CreateMessageResult(role="assistant", content=content, model="tour", stopReason="endTurn")
 
     async def on_elicitation(self, _context: Any, params: Any) -> types.ElicitResult:
         self.heard.append(["elicitation/create", plain(params)])
-        return types.ElicitResult(action="accept", content={"name": "Ada"})
+        return types.ElicitResult(action="accept", content={"name": self.person.name})
 
     async def on_roots(self, _context: Any) -> types.ListRootsResult:
         self.heard.append(["roots/list", {}])
-        return types.ListRootsResult(roots=[types.Root(uri=types.FileUrl(uri), name=uri[-3:]) for uri in tour.ROOTS])
+        roots = [types.Root(uri=types.FileUrl(uri), name=uri[-3:]) for uri in self.person.roots]
+        return types.ListRootsResult(roots=roots)
 
 
 def plain(model: Any) -> Any:
@@ -116,22 +120,31 @@ async def answer(call: Any) -> Any:
         raise tour.Refused(error.error.code, error.error.message) from error
 
 
-async def main() -> None:
-    client = Client1()
+@asynccontextmanager
+async def connect(command: list[str], person: tour.Person | None = None) -> AsyncIterator[Client1]:
+    """Starts a server and connects this person to it."""
+    client = Client1(person or tour.Person())
+    without = client.person.without
     # The SDK passes on a few variables only; the tests find processes by one of the others.
-    server = StdioServerParameters(command=sys.argv[1], args=sys.argv[2:], env=dict(os.environ))
+    server = StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ))
     async with (
         stdio_client(server) as streams,
         ClientSession(
             *streams,
-            sampling_callback=client.on_sampling,
-            elicitation_callback=client.on_elicitation,
-            list_roots_callback=client.on_roots,
+            sampling_callback=None if "sampling" in without else client.on_sampling,
+            elicitation_callback=None if "elicitation" in without else client.on_elicitation,
+            list_roots_callback=None if "roots" in without else client.on_roots,
             message_handler=client.on_message,
         ) as session,
     ):
         client.session = session
+        yield client
+
+
+async def main() -> None:
+    async with connect(sys.argv[1:]) as client:
         await tour.take(client)
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

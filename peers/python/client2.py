@@ -1,9 +1,11 @@
-"""The tour with the Python SDK 2.x as client: client2.py MODE SERVER ARGUMENTS..., where MODE is `auto` or `legacy`."""
+"""The Python SDK 2.x as client; on the tour if it is run: client2.py MODE SERVER ARGUMENTS..., where MODE is `auto` or
+`legacy`."""
 
 import os
 import sys
 import warnings
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import anyio
@@ -17,7 +19,8 @@ warnings.simplefilter("ignore")
 
 
 class Client2:
-    def __init__(self) -> None:
+    def __init__(self, person: tour.Person) -> None:
+        self.person = person
         self.heard: list[list[Any]] = []
         self.client: Client
         self.level: Any = None
@@ -54,7 +57,7 @@ class Client2:
         return await answer(self.client.call_tool(name, arguments, progress_callback=callback, meta=meta))
 
     async def cancel(self, name: str, arguments: dict[str, Any]) -> str:
-        with anyio.move_on_after(0.2) as scope:
+        with anyio.move_on_after(0.6) as scope:
             await self.client.call_tool(name, arguments)
         return "cancelled" if scope.cancelled_caught else "an answer"
 
@@ -113,16 +116,16 @@ class Client2:
 
     async def on_sampling(self, _context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
         self.heard.append(["sampling/createMessage", plain(params)])
-        content = types.TextContent(type="text", text="a sample")
+        content = types.TextContent(type="text", text=self.person.sampled)
         return types.CreateMessageResult(role="assistant", content=content, model="tour", stop_reason="endTurn")
 
     async def on_elicitation(self, _context: Any, params: Any) -> types.ElicitResult:
         self.heard.append(["elicitation/create", plain(params)])
-        return types.ElicitResult(action="accept", content={"name": "Ada"})
+        return types.ElicitResult(action="accept", content={"name": self.person.name})
 
     async def on_roots(self, _context: Any) -> types.ListRootsResult:
         self.heard.append(["roots/list", {}])
-        return types.ListRootsResult(roots=[types.Root(uri=uri, name=uri[-3:]) for uri in tour.ROOTS])
+        return types.ListRootsResult(roots=[types.Root(uri=uri, name=uri[-3:]) for uri in self.person.roots])
 
 
 def plain(model: Any) -> Any:
@@ -138,25 +141,34 @@ async def answer(call: Any) -> Any:
         raise tour.Refused(error.error.code, error.error.message) from error
 
 
-async def main() -> None:
-    peer = Client2()
-    mode, command, *arguments = sys.argv[1:]
+@asynccontextmanager
+async def connect(command: list[str], person: tour.Person | None = None) -> AsyncIterator[Client2]:
+    """Starts a server, the words of whose command follow the mode, and connects this person to it."""
+    peer = Client2(person or tour.Person())
+    without = peer.person.without
+    mode, program, *arguments = command
     # The SDK passes on a few variables only; the tests find processes by one of the others.
-    server = StdioServerParameters(command=command, args=arguments, env=dict(os.environ))
+    server = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
     async with (
         Client(
             server,
             mode=mode,
-            sampling_callback=peer.on_sampling,
-            elicitation_callback=peer.on_elicitation,
-            list_roots_callback=peer.on_roots,
+            sampling_callback=None if "sampling" in without else peer.on_sampling,
+            elicitation_callback=None if "elicitation" in without else peer.on_elicitation,
+            list_roots_callback=None if "roots" in without else peer.on_roots,
             message_handler=peer.on_message,
         ) as client,
         anyio.create_task_group() as listeners,
     ):
         peer.client, peer.listeners = client, listeners
-        await tour.take(peer)
+        yield peer
         listeners.cancel_scope.cancel()
 
 
-anyio.run(main)
+async def main() -> None:
+    async with connect(sys.argv[1:]) as peer:
+        await tour.take(peer)
+
+
+if __name__ == "__main__":
+    anyio.run(main)

@@ -34,6 +34,11 @@ TEMPLATES = [{"uriTemplate": "test://items/{id}", "name": "item", "mimeType": "t
 PROMPTS = [{"name": "greet", "description": "A greeting.", "arguments": [{"name": "name", "required": True}]}]
 
 
+def logged(level: str, arguments: dict[str, Any]) -> str:
+    """What the tool `log` says. Who shares a server says for whom."""
+    return f"this is {level} for {arguments['name']}" if "name" in arguments else f"this is {level}"
+
+
 def resource(uri: str) -> str | None:
     texts = {"test://greeting": "hello", "test://farewell": "goodbye"}
     return f"item {uri.rpartition('/')[2]}" if uri.startswith("test://items/") else texts.get(uri)

@@ -70,7 +70,8 @@ async def do(name: str, arguments: dict[str, Any]) -> str:
         case "log":
             for each in offer.LOGGED:
                 if offer.LEVELS.index(each) >= offer.LEVELS.index(level):
-                    await session.send_log_message(each, f"this is {each}", "tour", related_request_id=request)
+                    text = offer.logged(each, arguments)
+                    await session.send_log_message(each, text, "tour", related_request_id=request)
             return "logged"
         case "touch":
             if arguments["uri"] in subscribed:

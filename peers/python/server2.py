@@ -75,7 +75,7 @@ async def do(context: ServerRequestContext[Any], params: Any, arguments: dict[st
             for each in offer.LOGGED:
                 # In the newer protocol the SDK itself keeps to what the request asks for.
                 if modern or offer.LEVELS.index(each) >= offer.LEVELS.index(level):
-                    await session.send_log_message(each, f"this is {each}", "tour", context.request_id)
+                    await session.send_log_message(each, offer.logged(each, arguments), "tour", context.request_id)
             return "logged"
         case "touch":
             if modern:

@@ -7,6 +7,7 @@ answers, and what it heard from the server meanwhile. What differs between any t
 import json
 import os
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import anyio
@@ -17,6 +18,16 @@ ODD_TEXT = 'line\u2028separator \u2029 "quoted" \\ tab\t end\r\n\U0001f680 \u000
 LONG_TEXT = "nostray " * 30_000
 # Longer than `--hibernate 1s`: nothing is in flight, so the server may go to sleep.
 PAUSE = float(os.environ.get("TOUR_PAUSE", "1.5"))
+
+
+@dataclass
+class Person:
+    """What a client says when it is asked, and what it cannot be asked."""
+
+    name: str = "Ada"
+    sampled: str = "a sample"
+    roots: list[str] = field(default_factory=lambda: ROOTS)
+    without: list[str] = field(default_factory=list)
 
 
 class Peer(Protocol):

@@ -2,6 +2,10 @@
 //! forks, sessions and daemons inherit, and afterwards looks for the token in `/proc`. What it looks for is therefore
 //! independent of what nostray believes.
 
+pub mod contest;
+pub mod random;
+mod together;
+
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +17,7 @@ use std::time::{Duration, Instant};
 use nostray_sys::proc::Stat;
 pub use nostray_sys::process::Pid;
 use nostray_sys::{Pidfd, Signal};
+pub use together::{Over, in_parallel, so_many_at_once};
 
 /// The variable that marks what a test has started.
 pub const TOKEN: &str = "BADCHILD_TOKEN";
@@ -21,7 +26,7 @@ pub const FRIEND: &str = "BADCHILD_FRIEND";
 /// The variable with the words by which a tree says that it is complete, if they are not `ready`.
 pub const READY: &str = "BADCHILD_READY";
 /// How long anything may take that should happen at once, on a machine that is busy with other tests.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The user as whom unprivileged tests run when the test itself is run by root.
 const NOBODY: u32 = 65_534;
@@ -50,18 +55,25 @@ impl User {
 #[must_use]
 pub fn badchild() -> PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    let build = || {
-        let test = std::env::current_exe().expect("own path");
-        let folder = test.ancestors().nth(2).expect("target/PROFILE/deps/test").to_path_buf();
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["build", "--quiet", "--package", "badchild"]).current_dir(env!("CARGO_MANIFEST_DIR"));
-        if folder.ends_with("release") {
-            cargo.arg("--release");
-        }
-        assert!(cargo.status().expect("run cargo").success(), "cargo build --package badchild failed");
-        folder.join("badchild")
-    };
-    publish(PATH.get_or_init(build))
+    publish(PATH.get_or_init(|| built(&["--bin", "badchild"], "badchild")))
+}
+
+/// The path of a program of this workspace, beside the test that runs, once cargo has built it with these words.
+///
+/// # Panics
+/// If it cannot be built.
+#[must_use]
+pub fn built(words: &[&str], program: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("own path");
+    let folder = test.ancestors().nth(2).expect("target/PROFILE/deps/test").to_path_buf();
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // For the whole workspace, as `cargo test` does: with other features for a package alone, everything would be built once more.
+    cargo.args(["build", "--quiet"]).args(words).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    if folder.ends_with("release") {
+        cargo.arg("--release");
+    }
+    assert!(cargo.status().expect("run cargo").success(), "cargo build {words:?} failed");
+    folder.join(program)
 }
 
 /// A copy of a program where every user may execute it: a checkout may lie in somebody's home.
@@ -76,7 +88,13 @@ pub fn publish(program: &Path) -> PathBuf {
         remove_folders_of_the_dead();
         Folder::new("programs")
     });
-    let copy = folder.path().join(program.file_name().expect("a file"));
+    let name = program.file_name().expect("a file");
+    publish_as(program, folder, name.to_str().expect("a name"))
+}
+
+/// A copy of a program in a folder, under this name.
+fn publish_as(program: &Path, folder: &Folder, name: &str) -> PathBuf {
+    let copy = folder.path().join(name);
     if !copy.exists() {
         // By another process: a program that anybody has open for writing cannot be executed, and a child that another
         // thread forks meanwhile would have it open.
@@ -216,6 +234,28 @@ fn runtime_folder(user: User) -> PathBuf {
     folders.iter().find(|(of, _)| *of == user).map(|(_, folder)| folder.path().to_owned()).expect("just made")
 }
 
+/// Whether orphans among its descendants are handed to this process.
+#[must_use]
+pub fn is_subreaper() -> bool {
+    rustix::process::child_subreaper().is_ok_and(|reaper| reaper.is_some())
+}
+
+/// Everybody else with the token of this process: for a test that is played in a process of its own.
+///
+/// # Panics
+/// If it has none.
+#[must_use]
+pub fn company() -> Vec<Found> {
+    let mark = format!("{TOKEN}={}", std::env::var(TOKEN).expect("a token"));
+    let is_of_it = |stat: &Stat| {
+        let environ = std::fs::read(format!("/proc/{}/environ", stat.pid)).unwrap_or_default();
+        environ.split(|&b| b == 0).any(|variable| variable == mark.as_bytes())
+    };
+    let all = nostray_sys::proc::scan().unwrap_or_default().into_iter();
+    let others = all.filter(|stat| !stat.is_zombie() && stat.pid != rustix::process::getpid());
+    others.filter(is_of_it).filter_map(|stat| Found::by_pid(stat.pid)).collect()
+}
+
 /// Everything that was started with one token. Whatever is left of it is killed when the value goes, so that a failed
 /// test leaves nothing behind either.
 #[derive(Debug)]
@@ -225,13 +265,15 @@ pub struct Scene {
     pub user: User,
     /// A runtime directory of its own, if it has one.
     runtime: Option<Folder>,
+    /// Whether nobody has to look for it any more.
+    is_over: bool,
 }
 
 impl Scene {
     /// A scene in which nobody is, yet.
     #[must_use]
     pub fn new(user: User) -> Self {
-        Self { token: unique(), user, runtime: None }
+        Self { token: unique(), user, runtime: None, is_over: false }
     }
 
     /// A scene with a runtime directory of its own, in which nobody else's records are.
@@ -240,6 +282,11 @@ impl Scene {
         let mut scene = Self::new(user);
         scene.runtime = Some(Folder::private("apart", user));
         scene
+    }
+
+    /// Says that nobody is left, for whoever has seen that: with many scenes at once, a last look at all of `/proc` for each is much.
+    pub fn is_over(&mut self) {
+        self.is_over = true;
     }
 
     /// Its runtime directory.
@@ -252,30 +299,41 @@ impl Scene {
     #[must_use]
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
-        command.env(TOKEN, &self.token).env("XDG_RUNTIME_DIR", self.runtime()).current_dir("/");
-        if let Some(folder) = &self.runtime {
-            // Where records are when there is no runtime directory: others of this machine may be there.
-            command.env("XDG_STATE_HOME", folder.path().join("state"));
-        }
+        command.env(TOKEN, &self.token).current_dir("/");
+        self.lend_its_place(&mut command);
         if self.user == User::Nobody {
             command.uid(NOBODY).gid(NOBODY);
         }
         command
     }
 
-    /// Everybody who bears the token, and is not a zombie.
+    /// Lets a command of another scene have its records where this one has them.
+    fn lend_its_place(&self, command: &mut Command) {
+        command.env("XDG_RUNTIME_DIR", self.runtime());
+        if let Some(folder) = &self.runtime {
+            // Where records are when there is no runtime directory: others of this machine may be there.
+            command.env("XDG_STATE_HOME", folder.path().join("state"));
+        }
+    }
+
+    /// Everybody who bears the token, and is not a zombie; and the brokers in a runtime directory of its own, whom nobody's
+    /// environment is handed on to.
     #[must_use]
     pub fn everybody(&self) -> Vec<Found> {
         let mark = format!("{TOKEN}={}", self.token);
-        let bears = |pid: Pid| {
-            std::fs::read(format!("/proc/{pid}/environ"))
-                .is_ok_and(|environ| environ.split(|&b| b == 0).any(|variable| variable == mark.as_bytes()))
+        let place = self.runtime.as_ref().map(|folder| format!("XDG_RUNTIME_DIR={}", folder.path().display()));
+        let has = |environ: &[u8], what: &str| environ.split(|&b| b == 0).any(|variable| variable == what.as_bytes());
+        let of_this = |stat: Stat| {
+            let environ = std::fs::read(format!("/proc/{}/environ", stat.pid)).unwrap_or_default();
+            let is_marked = has(&environ, &mark);
+            if !is_marked && !place.as_ref().is_some_and(|place| has(&environ, place)) {
+                return None;
+            }
+            let found = Found::by_pid(stat.pid)?;
+            (is_marked || found.command.contains(" broker serve ")).then_some(found)
         };
         let all = nostray_sys::proc::scan().unwrap_or_default();
-        all.into_iter()
-            .filter(|stat| !stat.is_zombie() && bears(stat.pid))
-            .filter_map(|stat| Found::by_pid(stat.pid))
-            .collect()
+        all.into_iter().filter(|stat| !stat.is_zombie()).filter_map(of_this).collect()
     }
 
     /// Those whose command line has this in it.
@@ -305,7 +363,8 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        while let left = self.everybody()
+        while !self.is_over
+            && let left = self.everybody()
             && !left.is_empty()
         {
             for found in left {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "printing is what these programs are for")]
 
+mod claims;
 mod exits;
 mod hosts;
 mod servers;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
 
 fn play(manner: &str, args: Args) -> Result<ExitCode, Failure> {
     match manner {
+        "claim" => claims::claim(args),
         "tree" => trees::tree(args),
         "member" => trees::member(args),
         "many" => trees::many(args),
@@ -69,6 +71,7 @@ fn play(manner: &str, args: Args) -> Result<ExitCode, Failure> {
         "leader" => hosts::leader(args),
         "pause" => exits::pause(),
         "exit" => exits::exit(args),
+        "sign" => exits::sign(args),
         "die" => exits::die(args),
         "leave" => exits::leave(args),
         "slow" => exits::slow(args),
@@ -79,6 +82,7 @@ fn play(manner: &str, args: Args) -> Result<ExitCode, Failure> {
         "chain" => storms::chain(args),
         "echo" => streams::echo(),
         "flood" => streams::flood(args),
+        "call" => streams::call(args),
         "long-line" => streams::long_line(args),
         "server" => servers::server(args),
         "status" => status::print(),

@@ -2,6 +2,7 @@
 //! included. It keeps a record of all its lives, so that a test sees what each of them was told.
 
 mod calls;
+mod nothing;
 
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
@@ -13,6 +14,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use crate::{Args, Failure};
+
+pub(crate) use nothing::serve_nothing;
 
 /// How much of a line is on record.
 const ON_RECORD: usize = 4096;
@@ -87,24 +90,30 @@ struct Server {
     open: Mutex<usize>,
     all_answered: Condvar,
     hoard: Mutex<Vec<Vec<u8>>>,
+    /// What no other process of its kind may hold at the same time.
+    claim: Option<std::fs::File>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// `server [--modern|--plain] [--record FILE] [--facts FILE] [--start-delay MS] [--exit-at-once CODE] [--stderr TEXT]
+/// `server [--modern|--plain|--both] [--record FILE] [--facts FILE] [--start-delay MS] [--exit-at-once CODE] [--stderr TEXT]
 /// [--banner TEXT] [--ask-when-ready] [--ignore-eof] [--exit CODE]
-/// [--end-streams]`
+/// [--end-streams] [--claim FILE]`
 ///
+/// `--both`: either era of MCP, by what it hears first, as the SDKs do.
 /// `--facts`: a file with a JSON object, read at every start, so that a test can change it between two lives: `tools`, `prompts`,
 /// `resources`, `resourceTemplates`, `capabilities`, `page` (items on a page), `refuse` (the handshake), `startDelay`, `exit`.
 /// `--record`: a file to which each process appends `PID start MILLISECONDS`, `PID < LINE` for what it got, and `PID end` at the end of its
 /// input. `--exit`: with this code after that. `--ignore-eof`: not at all, and SIGTERM does not help. `--end-streams`: answers every open stream at the end of its input, as one SDK does. `--ask-when-ready`: asks for `roots/list`, with id 0, as soon as it is initialised.
+/// `--claim`: holds a lock on this file for as long as it lives, and puts `two` on record if another one holds it.
 pub(crate) fn server(mut args: Args) -> Result<ExitCode, Failure> {
+    let (both, mut input) = (args.flag("--both"), std::io::stdin().lock());
     let tongue = match (args.flag("--modern"), args.flag("--plain")) {
         (true, _) => Tongue::Modern,
         (_, true) => Tongue::Plain,
+        _ if both && String::from_utf8_lossy(input.fill_buf()?).contains(VERSION_KEY) => Tongue::Modern,
         _ => Tongue::Handshake,
     };
     let record = args
@@ -124,6 +133,7 @@ pub(crate) fn server(mut args: Args) -> Result<ExitCode, Failure> {
     let code = args.option("--exit").map_or(Ok(0), |text| text.parse())?;
     let end_streams = args.flag("--end-streams");
     let ignore_eof = args.flag("--ignore-eof");
+    let claim = args.option("--claim").map(std::fs::File::create).transpose()?;
     let server = Arc::new(Server {
         tongue,
         facts,
@@ -134,9 +144,13 @@ pub(crate) fn server(mut args: Args) -> Result<ExitCode, Failure> {
         open: Mutex::default(),
         all_answered: Condvar::new(),
         hoard: Mutex::default(),
+        claim,
     });
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
     server.note(&format!("start {}", now.as_millis()));
+    if server.claim.as_ref().is_some_and(|claim| claim.try_lock().is_err()) {
+        server.note("two");
+    }
     if let Some(text) = args.option("--stderr") {
         writeln!(std::io::stderr(), "{text}")?;
     }
@@ -147,7 +161,7 @@ pub(crate) fn server(mut args: Args) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::from(u8::try_from(code)?));
     }
     std::thread::sleep(Duration::from_millis(delay.unwrap_or(0)));
-    let (mut input, mut line) = (std::io::stdin().lock(), Vec::new());
+    let mut line = Vec::new();
     while input.read_until(b'\n', &mut line)? > 0 {
         let text = String::from_utf8_lossy(&line[..line.len().min(ON_RECORD)]);
         server.note(&format!("< {}", text.trim_end_matches('\n')));

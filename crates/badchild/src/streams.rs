@@ -38,3 +38,11 @@ pub(crate) fn long_line(mut args: Args) -> Result<ExitCode, Failure> {
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     Ok(ExitCode::SUCCESS)
 }
+
+/// `call SOCKET LINE`: says one line to whoever listens there, and prints what comes back. Fails if it is not let in.
+pub(crate) fn call(mut args: Args) -> Result<ExitCode, Failure> {
+    let mut socket = std::os::unix::net::UnixStream::connect(args.next("a path")?)?;
+    socket.write_all(format!("{}\n", args.next("a line")?).as_bytes())?;
+    std::io::copy(&mut socket, &mut std::io::stdout())?;
+    Ok(ExitCode::SUCCESS)
+}

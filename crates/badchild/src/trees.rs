@@ -11,16 +11,24 @@ use crate::{Args, Failure};
 
 /// A child with one descendant of a given kind.
 ///
-/// `tree cooperative|stubborn plain|term-ignoring|setsid|daemon`: says `ready` when the descendant is, then waits for
-/// the end of its input and ends, or (stubborn) ignores that and every signal that can be ignored.
+/// `tree cooperative|stubborn plain|term-ignoring|setsid|daemon [--serve FILE]`: says `ready` when the descendant is, then waits for
+/// the end of its input and ends, or (stubborn) ignores that and every signal that can be ignored. `--serve`: makes the file instead of
+/// saying anything, which not everybody hands on, and answers requests meanwhile, as somebody in front of an MCP server expects.
 pub(crate) fn tree(mut args: Args) -> Result<ExitCode, Failure> {
+    let complete = args.option("--serve");
     let stubborn = args.next("a manner")? == "stubborn";
     let kind = args.next("a kind")?;
     if stubborn {
         ignore_everything()?;
     }
     start_member(&kind)?;
-    stay(stubborn)
+    let Some(complete) = complete else { return stay(stubborn) };
+    std::fs::write(complete, "")?;
+    let served = crate::servers::serve_nothing();
+    if stubborn {
+        pause_for_ever();
+    }
+    served.map(|()| ExitCode::SUCCESS)
 }
 
 /// Says that all is ready, in the words of `BADCHILD_READY` if there are any; then waits for the end of its input, or
@@ -36,7 +44,7 @@ fn stay(stubborn: bool) -> Result<ExitCode, Failure> {
 }
 
 /// Starts a descendant, and returns when it has become what it is to be.
-fn start_member(kind: &str) -> Result<(), Failure> {
+pub(crate) fn start_member(kind: &str) -> Result<(), Failure> {
     let mut member = Command::new(std::env::current_exe()?).args(["member", kind]).stdout(Stdio::piped()).spawn()?;
     let mut ready = [0];
     member.stdout.take().ok_or("no pipe")?.read_exact(&mut ready)?;

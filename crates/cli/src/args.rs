@@ -29,10 +29,14 @@ pub(crate) struct Cli {
 #[allow(clippy::large_enum_variant, reason = "there is one of them")]
 pub(crate) enum Command {
     Run(RunArgs),
+    Share(crate::share::ShareArgs),
     Ps(crate::ps::Args),
     Stop(crate::stop::Args),
+    Restart(crate::restart::Args),
     Sweep(crate::sweep::Args),
     Log(crate::log::Args),
+    Slot(crate::slot::SlotCommand),
+    Broker(crate::broker::BrokerArgs),
     Demo(DemoArgs),
     Doctor(crate::doctor::Args),
     Completions(CompletionsArgs),
@@ -93,6 +97,12 @@ pub(crate) struct RunArgs {
     pub(crate) log_file: Option<PathBuf>,
 
     #[command(flatten)]
+    pub(crate) ready: crate::ready::ReadyArgs,
+
+    #[command(flatten)]
+    pub(crate) slot: crate::slotted::SlotArgs,
+
+    #[command(flatten)]
     pub(crate) managed: crate::managed::ManagedArgs,
 
     /// The command and its arguments, behind `--`
@@ -120,6 +130,8 @@ impl RunArgs {
             no_sweep: false,
             verbose: false,
             log_file: None,
+            ready: crate::ready::ReadyArgs::none(),
+            slot: crate::slotted::SlotArgs::none(),
             managed: crate::managed::ManagedArgs::none(),
             command: command.to_vec(),
         })
@@ -154,11 +166,23 @@ Examples:
   nostray run --isolate pid -- untrusted-server
       The kernel alone guarantees that nothing stays.
 
+  nostray run --ready-line 'listening on' --ready-timeout 2m -- some-server
+      `nostray ps` shows it as starting until its stderr has such a line; after two minutes without it is ended.
+
+  nostray run --ready-port 8080 -- some-server
+      Ready when it listens there, itself or by a process that it has started.
+
+  nostray run --ready-cmd 'curl -fs localhost:8080/health' -- some-server
+      Ready when the command succeeds.
+
   nostray run --respawn -- npx -y some-server
       A server that crashes comes back, and the host's session goes on.
 
   nostray run --respawn --hibernate 10m --max-memory 500M -- uvx some-server
       It sleeps when nobody calls, and is started anew when it has grown too large.
+
+  nostray run --slot memory --if-taken replace -- uvx memory-server
+      One at a time: whoever holds it is asked to end, and this one starts when nothing is left of it.
 
   nostray run --warm -- npx -y some-server && nostray run --lazy -- npx -y some-server
       Started for the first call, not with the host.
@@ -168,7 +192,7 @@ Examples:
 
 Exit codes:
   The command's own; 128+n if signal n ended it; 127 if it was not found; 126 if it could not be executed;
-  125 if nostray itself failed.";
+  125 if nostray itself failed; 75 if the slot was not to be had, and nothing was started.";
 
 /// Show what survives a killed host, without and with nostray
 ///
@@ -216,14 +240,19 @@ pub(crate) struct ManArgs {
 }
 
 /// Parses the command line, or says what is wrong with it and returns the code to exit with.
-pub(crate) fn parse() -> Result<Cli, ExitCode> {
-    let words: Vec<OsString> = std::env::args_os().collect();
+pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, ExitCode> {
     if let Some(args) = RunArgs::without_options(&words) {
         return Ok(Cli { command: Command::Run(args) });
     }
-    let is_run = words.get(1).is_some_and(|word| word == "run");
-    let command = if is_run { only_run() } else { command() };
-    command.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {
+    let is_called = |name: &str| words.get(1).is_some_and(|word| word == name);
+    let is_run = is_called("run") || is_called("share");
+    let command = match () {
+        () if is_called("run") => only("run", RunArgs::augment_args),
+        () if is_called("share") => only("share", crate::share::ShareArgs::augment_args),
+        () => command(),
+    };
+    let parsed = command.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.and_then(checked).map_err(|error| {
         let asked_for = matches!(
             error.kind(),
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
@@ -241,10 +270,19 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
     })
 }
 
-/// The command line without everything but `run`: a start should not pay for the description of other commands.
-fn only_run() -> clap::Command {
-    let run = RunArgs::augment_args(clap::Command::new("run"));
-    clap::Command::new("nostray").max_term_width(WIDTH).subcommand_required(true).subcommand(run)
+/// What only several options together can be wrong about.
+fn checked(cli: Cli) -> Result<Cli, clap::Error> {
+    let complaint = match &cli.command {
+        Command::Run(args) => args.ready.complaint(args.managed.is_wanted()),
+        _ => None,
+    };
+    complaint.map_or(Ok(cli), |why| Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, format!("{why}\n"))))
+}
+
+/// The command line without everything but one command: a start should not pay for the description of others.
+fn only(name: &'static str, describe: fn(clap::Command) -> clap::Command) -> clap::Command {
+    let command = describe(clap::Command::new(name));
+    clap::Command::new("nostray").max_term_width(WIDTH).subcommand_required(true).subcommand(command)
 }
 
 /// The whole command line, for completions and man pages.
@@ -282,14 +320,16 @@ mod tests {
         command().debug_assert();
     }
 
-    /// What a person reads of `run` does not depend on the short cut.
+    /// What a person reads of a command does not depend on the short cut.
     #[test]
-    fn the_short_cut_for_run_is_the_same_run() {
-        let help = |mut whole: clap::Command| {
+    fn the_short_cut_is_the_same_command() {
+        let help = |name, mut whole: clap::Command| {
             whole.build();
-            whole.find_subcommand_mut("run").expect("there").render_long_help().to_string()
+            whole.find_subcommand_mut(name).expect("there").render_long_help().to_string()
         };
-        assert_eq!(help(only_run()), help(command()));
+        assert_eq!(help("run", only("run", RunArgs::augment_args)), help("run", command()));
+        let share = only("share", crate::share::ShareArgs::augment_args);
+        assert_eq!(help("share", share), help("share", command()));
     }
 
     #[test]

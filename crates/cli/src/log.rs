@@ -133,6 +133,13 @@ fn in_words(story: &Story) -> String {
         Story::Tripped { cause } => format!("given up for a while, since it failed too often: {cause}"),
         Story::Asleep => "asleep until the next call".to_owned(),
         Story::Answering { generation, after } => format!("number {generation} answers, {after} ms after its start"),
+        Story::Attached { front, leases, session } => {
+            let session = session.as_ref().map_or_else(String::new, |session| format!(" ({session})"));
+            format!("held by {front}{session}; {leases} in all")
+        }
+        Story::Detached { front, leases, why } => format!("let go by {front}: {why}; {leases} are left"),
+        Story::Apart { why } => format!("a child of its own for some sessions: {why}"),
+        Story::Slot { slot, what } => format!("slot {slot}: {what}"),
         Story::Refused { why } => format!("refused: {why}"),
         _ => "something that a later version knows of".to_owned(),
     }

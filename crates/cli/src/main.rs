@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), no_main)]
 
 mod args;
+mod broker;
 mod completions;
 mod demo;
 mod doctor;
@@ -11,8 +12,13 @@ mod log;
 mod man;
 mod managed;
 mod ps;
+mod ready;
+mod restart;
 mod run;
 mod selection;
+mod share;
+mod slot;
+mod slotted;
 mod stop;
 mod sweep;
 mod table;
@@ -29,8 +35,15 @@ nostray_sys::program!(program);
 
 #[cfg_attr(test, allow(dead_code, reason = "a test has a main of its own"))]
 fn program() -> u8 {
-    let code = match args::parse() {
+    // A host that embeds nostray has started us as the guard of its child.
+    let words: Vec<_> = std::env::args_os().collect();
+    if let Some(code) = nostray::guard::run_if_called(&words) {
+        return code;
+    }
+    let code = match args::parse(words) {
         Ok(Cli { command: Command::Run(args) }) => run::run(args),
+        Ok(Cli { command: Command::Share(args) }) => share::run(args),
+        Ok(Cli { command: Command::Broker(args) }) if broker::is_background(&args) => broker::run(args),
         Ok(Cli { command }) => {
             // Whoever prints handles a closed pipe itself; `run` leaves the signal as the host gave it.
             signal::set_disposition(Signal::PIPE, Disposition::Ignored).ok();
@@ -45,10 +58,14 @@ fn program() -> u8 {
 fn for_people(command: Command) -> ExitCode {
     match command {
         Command::Run(args) => run::run(args),
+        Command::Share(args) => share::run(args),
+        Command::Broker(args) => broker::run(args),
+        Command::Restart(args) => restart::run(&args),
         Command::Ps(args) => ps::run(&args),
         Command::Stop(args) => stop::run(&args),
         Command::Sweep(args) => sweep::run(&args),
         Command::Log(args) => log::run(&args),
+        Command::Slot(args) => slot::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => completions::print(&args),

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use nostray_pen::Spec;
+use nostray_pen::{Ready, Spec};
 use nostray_registry::Passport;
-use nostray_supervise::{Backoff, Options, Policy, Rate, Settings};
+use nostray_supervise::{Backoff, Keeping, MAX_FAILURES, Options, Policy, Rate, Settings};
 
 use crate::args::positive_duration;
 
@@ -152,28 +152,30 @@ impl ManagedArgs {
     }
 
     pub(crate) fn options(self, spec: Spec, passport: Passport) -> Options {
+        // Without another definition, ready is the first answer.
+        let first_answer = spec.ready_timeout.filter(|_| spec.ready == Ready::Started);
         let policy = Policy {
             respawn: self.respawn || self.backoff.is_some() || self.max_failures.is_some(),
             backoff: self.backoff.unwrap_or_default(),
-            max_failures: self.max_failures.unwrap_or_default(),
+            max_failures: self.max_failures.unwrap_or(MAX_FAILURES),
             sustained: SUSTAINED,
             hibernate: self.hibernate,
             max_age: self.max_age,
-            start_timeout: self.start_timeout,
+            start_timeout: self.start_timeout.into_iter().chain(first_answer).min(),
             on_demand: self.lazy,
         };
         let protocol = match self.protocol {
             None | Some(Protocol::Mcp) => nostray_supervise::Protocol::Mcp,
             Some(Protocol::Jsonrpc) => nostray_supervise::Protocol::JsonRpc,
         };
+        let max_line = usize::try_from(self.max_line.unwrap_or(MAX_LINE)).unwrap_or(usize::MAX);
         Options {
-            spec,
-            passport,
+            keeping: Keeping { spec, passport, max_memory: self.max_memory, max_line },
             settings: Settings { protocol, policy, replay: self.replay, call_timeout: self.call_timeout },
-            max_memory: self.max_memory,
-            max_line: usize::try_from(self.max_line.unwrap_or(MAX_LINE)).unwrap_or(usize::MAX),
             lazy: self.lazy,
             remember: self.remember,
+            share: None,
+            slot: None,
         }
     }
 }
@@ -219,7 +221,7 @@ mod tests {
     #[test]
     fn the_defaults_are_those_of_the_help_text() {
         assert_eq!(Backoff::default().to_string(), "250ms..30s");
-        assert_eq!(Rate::default().to_string(), "5/1m");
+        assert_eq!(MAX_FAILURES.to_string(), "5/1m");
         assert_eq!(size("64M"), Ok(MAX_LINE));
         assert!(!ManagedArgs::none().is_wanted());
     }

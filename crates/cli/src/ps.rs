@@ -2,7 +2,7 @@
 
 use crate::exit::ExitCode;
 
-use nostray_registry::{Entry, Journal, Pen, Place, Story, Unreadable, census};
+use nostray_registry::{Entry, Journal, Pen, Place, Record, Story, Unreadable, census};
 use nostray_sys::proc::describe;
 use nostray_sys::process::Pid;
 use serde_json::{Value, json};
@@ -48,7 +48,8 @@ Examples:
 
 JSON: {\"version\": 1, \"pens\": [...], \"unreadable\": [{\"id\", \"why\"}], \"ended\": [...] (with --all)}. A pen has: id, state
 (starting, ready, stopping, orphaned; of a supervised child also asleep, backing-off, tripped), reason (of stopping,
-backing-off, tripped), generation (how many children there have been; null unless supervised), since and started (Unix time in milliseconds), command, cwd,
+backing-off, tripped), status (what the child says of itself with --ready-notify), generation (how many children there have been; null unless supervised), restarts (one less), shared (of a shared child: key,
+because, and leases, each {\"front\", \"session\", \"labels\", \"since\"}; otherwise null), since and started (Unix time in milliseconds), command, cwd,
 session, labels, host, front, spare, guard, child (each {\"pid\", \"start\"} or null; start is in kernel ticks since boot), tier
 (cgroup, pid-namespace, subreaper; none without a child), eof_grace and term_grace (milliseconds), processes, memory (bytes), open_files, cpu
 (milliseconds), tree (each {\"pid\", \"parent\", \"command\"}). Fields may be added; these stay.";
@@ -97,8 +98,13 @@ fn state(pen: &Pen) -> String {
 }
 
 fn as_table(pens: &[Pen], with_tree: bool) -> String {
-    let mut table =
-        Table::new(&["ID", "STATE", "FOR", "HOST", "SESSION", "AGE", "PROCS", "MEM", "FILES", "CPU", "COMMAND"]);
+    // Most people have none.
+    let slot_of = |pen: &Pen| pen.record.as_ref().ok().and_then(|record| record.slot.clone());
+    let with_slots = pens.iter().any(|pen| slot_of(pen).is_some());
+    let mut head = vec!["ID", "STATE", "FOR", "HOST", "SESSION", "AGE", "PROCS", "MEM", "FILES", "CPU"];
+    head.extend(with_slots.then_some("SLOT"));
+    let blank = || vec![String::new(); head.len()];
+    let mut table = Table::new(&[&head[..], &["COMMAND"]].concat());
     for pen in pens {
         let tally = pen.tally();
         let Ok(record) = &pen.record else {
@@ -106,28 +112,48 @@ fn as_table(pens: &[Pen], with_tree: bool) -> String {
             continue;
         };
         let host = record.host.map_or_else(String::new, |host| format!("{} {}", host.pid, name_of(host.pid)));
-        table.row(vec![
+        let mut cells = vec![
             pen.id.clone(),
             state(pen),
             span(ago(record.since)),
             host,
-            record.session.clone().unwrap_or_default(),
+            sessions(record),
             span(ago(record.started)),
             tally.processes.to_string(),
             bytes(tally.memory),
             tally.files.to_string(),
             span(tally.cpu),
-            record.command.join(" "),
-        ]);
+        ];
+        cells.extend(with_slots.then(|| slot_of(pen).unwrap_or_default()));
+        cells.push(record.command.join(" "));
+        table.row(cells);
         if with_tree {
+            for lease in record.shared.iter().flat_map(|shared| &shared.leases) {
+                let mut cells = blank();
+                let session = lease.session.as_deref().unwrap_or("a session");
+                cells.push(format!("┌ held by {session} ({}) for {}", lease.front.pid, span(ago(lease.since))));
+                table.row(cells);
+            }
             for (depth, stat) in with_depth(pen) {
-                let mut cells = vec![String::new(); 10];
+                let mut cells = blank();
                 cells.push(format!("{}└ {} {}", "  ".repeat(depth), stat.pid, describe(stat.pid)));
                 table.row(cells);
             }
         }
     }
     table.render(terminal::width())
+}
+
+/// Whose it is: of a shared one, how many hold it, and the name that it is shared by.
+fn sessions(record: &Record) -> String {
+    match &record.shared {
+        None => record.session.clone().unwrap_or_default(),
+        Some(shared) => {
+            let count = shared.leases.len();
+            let key = shared.key.as_ref().map_or_else(String::new, |key| format!("{key}: "));
+            format!("{key}{count} session{}", if count == 1 { "" } else { "s" })
+        }
+    }
 }
 
 /// The processes of a tree, each with its distance from the child.
@@ -168,6 +194,8 @@ fn as_json(pens: &[Pen], ended: Option<Vec<Ended>>) -> Value {
                     &mut object["pens"],
                     json!({
                         "id": pen.id, "state": state(pen), "reason": reason, "generation": record.generation,
+                        "restarts": record.generation.map(|generation| generation.saturating_sub(1)), "shared": record.shared,
+                        "slot": record.slot, "status": record.status,
                         "since": record.since,
                         "started": record.started, "command": record.command, "cwd": record.cwd,
                         "session": record.session, "labels": record.labels, "host": record.host, "front": record.front,

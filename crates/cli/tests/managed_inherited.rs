@@ -118,14 +118,14 @@ fn a_leaked_write_end_reaches_nobody() {
 #[test]
 fn the_hosts_output_ends_with_its_front_and_not_with_its_tree() {
     let stage = Stage::new();
-    let options = ["--respawn", "--eof-grace", "2s", "--term-grace", "1s"];
+    let options = ["--respawn", "--eof-grace", "8s", "--term-grace", "1s"];
     let mut caller = stage.start(&options, &["--ignore-eof"]);
     caller.initialize();
     caller.process.kill().expect("kill");
     caller.process.wait().expect("reap");
     let began = std::time::Instant::now();
     assert_eq!(caller.line_within(Duration::from_secs(20)), None);
-    assert!(began.elapsed() < Duration::from_secs(1), "its output ended after {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(5), "its output ended after {:?}", began.elapsed());
     assert!(!stage.trees().is_empty(), "the tree is given its graces");
     stage.scene.expect_empty();
 }

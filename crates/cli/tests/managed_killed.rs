@@ -6,7 +6,7 @@ mod common;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use badchild::{Bystanders, Found, PATIENCE, Scene, User, badchild, comes_true, wait_until};
+use badchild::{Bystanders, Found, Over, PATIENCE, Scene, User, badchild, comes_true, wait_until};
 use common::stage::{Caller, Stage};
 use common::{in_parallel, run_command};
 use nostray_sys::Signal;
@@ -46,6 +46,12 @@ fn own(scene: &Scene, name: &str) -> Option<Found> {
 
 /// A server that holds a lock for as long as anybody of its tree lives, and says so if somebody else had it.
 fn start(stage: &Stage, options: &[&str], stubborn: bool) -> Caller {
+    let mut caller = start_silent(stage, options, stubborn);
+    caller.initialize();
+    caller
+}
+
+fn start_silent(stage: &Stage, options: &[&str], stubborn: bool) -> Caller {
     let ignoring = if stubborn { "trap '' TERM INT HUP QUIT" } else { ":" };
     let script = format!("{ignoring}; exec 9>$0; flock -n 9 || echo two of them >>$1; shift; exec \"$@\"");
     let (lock, overlap, record) = (stage.file("lock"), stage.file("overlap"), stage.file("record"));
@@ -58,9 +64,7 @@ fn start(stage: &Stage, options: &[&str], stubborn: bool) -> Caller {
     if !options.contains(&"--term-grace") {
         options.extend(["--term-grace", "150ms"]);
     }
-    let mut caller = stage.start_command(&options, &command);
-    caller.initialize();
-    caller
+    stage.start_command(&options, &command)
 }
 
 /// The generations that somebody of the tree is of, at this moment.
@@ -119,6 +123,31 @@ fn whoever_keeps_the_child_is_killed_and_the_session_goes_on_with_one_more() {
     bystanders.expect_untouched();
 }
 
+/// Its front does not know the guard by then, and ends it like any process of the tree; seen from a pid namespace, nobody has sent
+/// that signal.
+#[test]
+fn a_spare_that_is_killed_in_the_first_moment_is_no_reason_to_stop() {
+    in_parallel((0..30).collect(), |round| {
+        let stage = Stage::new();
+        let isolation: &[&str] = if round % 3 == 0 { &[] } else { &["--isolate", "pid"] };
+        let mut caller = start_silent(&stage, isolation, false);
+        wait_until("there is a guard", || own(&stage.scene, GUARD).is_some());
+        let guard = own(&stage.scene, GUARD).expect("is there");
+        // A guard that is slow sees both at once: that its spare is gone, and what its front has sent.
+        let spare = own(&stage.scene, SPARE).expect("is there");
+        spare.send(Signal::STOP);
+        guard.send(Signal::STOP);
+        spare.send(Signal::KILL);
+        // What comes then is for the next one.
+        wait_until("the guard has ended", || !guard.is_alive());
+        caller.initialize();
+        caller.who();
+        caller.close();
+        caller.code();
+        stage.scene.expect_empty();
+    });
+}
+
 fn goes_on(seed: u64, cell: &Cell) {
     let mut random = Random::new(seed);
     let stage = Stage::for_user(cell.user);
@@ -133,6 +162,8 @@ fn goes_on(seed: u64, cell: &Cell) {
     random.shuffle(&mut victims);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        // However this comes to its end: a scope waits for its threads also when it panics.
+        let whoever_looks = Over(&done);
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 let seen = generations(&stage);
@@ -158,7 +189,7 @@ fn goes_on(seed: u64, cell: &Cell) {
         assert!(old.iter().all(|found| !found.is_alive()), "the old ones are there: {old:?}");
         assert!(cell.isolated || stage.trees().iter().any(|found| i64::from(found.stat.pid.as_raw_pid()) == pid));
         caller.who();
-        done.store(true, Ordering::Relaxed);
+        drop(whoever_looks);
     });
     assert!(front.is_alive());
     assert_eq!(stage.lives().len(), 2, "not exactly one more");
@@ -168,7 +199,7 @@ fn goes_on(seed: u64, cell: &Cell) {
     }
     assert_eq!(caller.unasked(), Vec::<serde_json::Value>::new());
     // It is one session, and what was killed has left nothing on record.
-    assert_eq!(stage.states(), ["ready"]);
+    wait_until("it is on record", || stage.states() == ["ready"]);
     let records = || {
         let entries = std::fs::read_dir(stage.scene.runtime().join("nostray")).expect("read").flatten();
         entries.filter(|entry| entry.path().extension().is_some_and(|kind| kind == "json")).count()
@@ -336,7 +367,7 @@ fn nobody_is_left_unburied_while_the_child_is_asleep() {
     wait_until("it sleeps", || stage.states() == ["asleep"]);
     let front = badchild::pid(i32::try_from(caller.process.id()).expect("small"));
     let children = || std::fs::read_to_string(format!("/proc/{front}/task/{front}/children")).expect("is there");
-    assert_eq!(children().split_whitespace().count(), 1);
+    wait_until("those who kept it are gone", || children().split_whitespace().count() == 1);
     std::fs::write(&file, "").expect("write");
     wait_until("it is buried", || children().is_empty());
     caller.end(&stage);

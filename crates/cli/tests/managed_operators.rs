@@ -6,7 +6,7 @@ mod common;
 use std::process::Output;
 use std::time::Duration;
 
-use badchild::{Found, User, comes_true, wait_until};
+use badchild::{Found, User, wait_until};
 use common::in_parallel;
 use common::stage::{Caller, Stage};
 use nostray_sys::Signal;
@@ -235,14 +235,14 @@ fn sweeps_do_not_disturb_a_session_whose_child_keeps_crashing_or_loses_its_keepe
 #[test]
 fn the_journal_tells_what_became_of_each_child() {
     let stage = Stage::new();
-    let mut caller = stage.start(&["--respawn", "--backoff", "1ms..5ms", "--hibernate", "100ms"], &[]);
+    let mut caller = stage.start(&["--respawn", "--backoff", "1ms..5ms", "--hibernate", "1s"], &[]);
     caller.initialize();
     caller.error("die", json!({ "code": 3 }));
     caller.who();
     stage.wait_until_asleep();
     caller.who();
     let id = shown_id(&stage);
-    assert!(comes_true(Duration::from_secs(10), &mut || stage.states() == ["ready"] || stage.states() == ["asleep"]));
+    wait_until("it is settled", || ["ready", "asleep"].contains(&stage.states().concat().as_str()));
     assert!(stage.nostray(&["stop", &id]).status.success());
     caller.code();
     let story = text(&stage.nostray(&["log", &id]));

@@ -41,7 +41,7 @@ fn what_was_in_flight_is_answered_once_and_at_once_with_how_the_child_died_and_i
             let stderr = error["data"]["nostray"]["stderr"].as_array().expect("lines");
             assert_eq!(*stderr, ["its first words", "its last words"], "{answer}");
         }
-        assert!(began.elapsed() < Duration::from_secs(5), "took {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(20), "took {:?}", began.elapsed());
         assert_eq!(caller.unasked(), Vec::<Value>::new());
         assert_eq!(stage.lives().len(), 1);
         caller.close();
@@ -234,14 +234,14 @@ fn what_the_dead_child_had_asked_is_cancelled_and_a_late_answer_does_not_reach_t
 fn the_next_one_starts_only_when_the_tree_of_the_last_one_is_empty() {
     in_parallel(vec!["plain", "term-ignoring", "setsid", "daemon", "holding-stdout"], |kind| {
         let stage = Stage::new();
-        let mut caller = begun(&stage, &[&QUICK[..], &["--term-grace", "3s"]].concat(), &[]);
+        let mut caller = begun(&stage, &[&QUICK[..], &["--term-grace", "6s"]].concat(), &[]);
         caller.result("fork", json!({ "kind": kind }));
         let before = stage.trees();
         assert!(before.len() > 1, "{kind}: {before:?}");
         let (dying, began) = (caller.ask("die", json!({})), Instant::now());
         assert_eq!(caller.answer(dying)["error"]["code"], -32000);
         // Told at once, whoever of the tree is still there.
-        assert!(began.elapsed() < Duration::from_secs(2), "{kind}: told after {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(5), "{kind}: told after {:?}", began.elapsed());
         caller.who();
         let left: Vec<_> = before.iter().filter(|found| found.is_alive()).collect();
         assert!(left.is_empty(), "{kind}: {left:?}");

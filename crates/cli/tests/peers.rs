@@ -10,6 +10,8 @@ mod common;
 mod conformance;
 #[path = "peers/install.rs"]
 mod install;
+#[path = "peers/servers.rs"]
+mod servers;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -20,6 +22,7 @@ use badchild::{Folder, Scene, User, comes_true};
 use common::nostray;
 use install::Kit;
 use serde_json::Value;
+use servers::{Server, counted};
 
 /// The words that stand between `nostray` and the server's command.
 const MANAGED: &[&str] = &["run", "--respawn", "--hibernate", "1s", "--"];
@@ -42,17 +45,6 @@ enum Client {
     RmcpLegacy,
 }
 
-/// A server of the folder `peers`, or the one that the protocol's makers offer.
-#[derive(Debug, Clone, Copy)]
-enum Server {
-    Python1,
-    Python2,
-    TypeScript1,
-    TypeScript2,
-    Rmcp,
-    Everything,
-}
-
 /// The protocol that the two should agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Era {
@@ -65,7 +57,7 @@ enum Era {
 impl Client {
     /// Its command, to which the server's is appended.
     fn words(self) -> Option<Vec<PathBuf>> {
-        let words = |kit, program, script, mode: &str| words(kit, program, &[script, mode]);
+        let words = |kit: Kit, program, script, mode: &str| kit.words(program, &[script, mode]);
         match self {
             Self::Python1 => words(Kit::Python1, "bin/python", "client1.py", ""),
             Self::Python2 => words(Kit::Python2, "bin/python", "client2.py", "auto"),
@@ -79,29 +71,6 @@ impl Client {
     }
 }
 
-impl Server {
-    fn words(self) -> Option<Vec<PathBuf>> {
-        match self {
-            Self::Python1 => words(Kit::Python1, "bin/python", &["server1.py"]),
-            Self::Python2 => words(Kit::Python2, "bin/python", &["server2.py"]),
-            Self::TypeScript1 => words(Kit::Node, "node", &["server1.mjs"]),
-            Self::TypeScript2 => words(Kit::Node, "node", &["server2.mjs"]),
-            Self::Rmcp => words(Kit::Rmcp, "debug/server", &[]),
-            Self::Everything => {
-                let script = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
-                words(Kit::Node, "node", &[script, "stdio"])
-            }
-        }
-    }
-}
-
-/// A command of an installed kit: its files by their path, other words as they are.
-fn words(kit: Kit, program: &str, rest: &[&str]) -> Option<Vec<PathBuf>> {
-    let folder = kit.folder()?;
-    let found = |word: &str| Some(folder.join(word)).filter(|file| file.is_file()).unwrap_or_else(|| word.into());
-    Some([program].iter().chain(rest).filter(|word| !word.is_empty()).map(|word| found(word)).collect())
-}
-
 /// What a tour has brought.
 struct Taken {
     document: Value,
@@ -113,10 +82,8 @@ struct Taken {
 fn take(client: &[PathBuf], wrapper: &[PathBuf], server: &[PathBuf]) -> Taken {
     let (scene, folder) = (Scene::new(User::Current), Folder::new("tour"));
     let [said, complained, started] = ["said", "complained", "started"].map(|name| folder.path().join(name));
-    // Writes down each start of the server, and is the server then.
-    let counted = ["sh", "-c", "echo start >>\"$0\"; exec \"$@\""].map(PathBuf::from);
     let mut command = scene.command(&client[0]);
-    command.args(&client[1..]).args(wrapper).args(counted).arg(&started).args(server);
+    command.args(&client[1..]).args(wrapper).args(counted(started.clone())).args(server);
     command.stdin(Stdio::null()).stdout(File::create(&said).expect("make a file"));
     command.stderr(File::create(&complained).expect("make a file"));
     let mut process = command.spawn().expect("start the client");

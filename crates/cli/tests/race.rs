@@ -1,12 +1,13 @@
 //! One or two of nostray's own processes are killed at random moments, from the first microsecond on. A small number of
-//! rounds; `cargo run --release -p nostray-bench -- race` plays thousands.
+//! rounds; `cargo run --release --bin nostray-bench -- race` plays thousands.
 
 mod common;
 
+use std::fs::File;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use badchild::{Bystanders, Found, Scene, User, pid};
+use badchild::{Bystanders, Folder, Found, PATIENCE, Scene, User, pid};
 use common::{GRACES, in_parallel, run_command};
 use nostray_sys::Signal;
 
@@ -52,11 +53,53 @@ fn whoever_of_us_is_killed_whenever_nobody_is_left() {
             pass(Duration::from_micros(random.below(50_000)));
         }
         drop(process.stdin.take());
-        let ended = badchild::comes_true(badchild::PATIENCE, &mut || scene.everybody().is_empty());
+        let ended = badchild::comes_true(PATIENCE, &mut || scene.everybody().is_empty());
         assert!(ended, "seed {seed}, {manner} {kind}: left are {:#?}", scene.everybody());
         process.wait().expect("reap");
     });
     bystanders.expect_untouched();
+}
+
+/// In its first moments a guard is known to nobody but its spare. If that is killed then, the front has to find out that the guard
+/// lives, and leave the tree to it: a front that ends the tree itself kills the guard with it, and is the last one from there on.
+#[test]
+fn a_spare_that_is_killed_in_the_first_moments_leaves_the_tree_to_the_guard() {
+    in_parallel((0..80).collect(), |round: u64| {
+        let scene = Scene::new(User::Current);
+        let errors = Folder::new("errors");
+        let errors = errors.path().join("stderr");
+        let graces = ["--no-sweep", "--eof-grace", "20ms", "--term-grace", "50ms"];
+        let mut process = run_command(&scene, &graces, &["tree", "stubborn", "term-ignoring"])
+            .stdout(Stdio::null())
+            .stderr(File::create(&errors).expect("a file"))
+            .spawn()
+            .expect("start");
+        let front = Found::by_pid(pid(i32::try_from(process.id()).expect("small"))).expect("is there");
+        // As soon as it has a guard.
+        let only_child = |of: &Found| {
+            let all =
+                std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", of.stat.pid)).unwrap_or_default();
+            all.split_whitespace().next()?.parse().ok().and_then(|number| Found::by_pid(pid(number)))
+        };
+        let begun = Instant::now();
+        let spare = loop {
+            assert!(begun.elapsed() < PATIENCE, "no guard");
+            if let Some(spare) = only_child(&front)
+                && only_child(&spare).is_some()
+            {
+                break spare;
+            }
+        };
+        spare.send(Signal::KILL);
+        // When the graces are over, or a moment before or after that.
+        pass(Duration::from_micros(40_000 + 400 * round));
+        front.send(Signal::KILL);
+        let ended = badchild::comes_true(PATIENCE, &mut || scene.everybody().is_empty());
+        assert!(ended, "round {round}: left are {:#?}", scene.everybody());
+        process.wait().expect("reap");
+        let said = std::fs::read_to_string(&errors).expect("read");
+        assert!(!said.contains("the guard was killed"), "round {round}: {said}");
+    });
 }
 
 fn own(scene: &Scene, name: &str) -> Vec<Found> {

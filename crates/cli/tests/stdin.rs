@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
 use badchild::{Scene, User, badchild};
@@ -76,7 +76,9 @@ fn the_end_of_a_sockets_sending_half_is_the_end() {
     let mut command = run_command(&scene, &GRACES, &["tree", "stubborn", "setsid"]);
     let mut process = command.stdin(std::os::fd::OwnedFd::from(theirs)).spawn().expect("start");
     drop(command);
-    badchild::wait_until("all are there", || scene.everybody().len() == 5);
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().expect("piped")).read_line(&mut line).expect("read");
+    assert_eq!(line, "ready\n");
     ours.shutdown(std::net::Shutdown::Write).expect("shut down");
     assert_eq!(process.wait().expect("wait").code(), Some(137));
     scene.expect_empty();

@@ -4,15 +4,15 @@ mod common;
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use badchild::{Scene, User, badchild, wait_until};
+use badchild::{PATIENCE, Scene, User, badchild, wait_until};
 use common::{nostray, own_processes, run_command};
 use nostray_sys::Signal;
 
 /// A dead pen whose tree ignores everything, and was promised time.
 fn leave_dead_pen(scene: &Scene) {
-    let options = ["--no-sweep", "--eof-grace", "0s", "--term-grace", "20s"];
+    let options = ["--no-sweep", "--eof-grace", "0s", "--term-grace", "2m"];
     let mut process = run_command(scene, &options, &["tree", "stubborn", "setsid"]).spawn().expect("start");
     BufReader::new(process.stdout.take().expect("piped")).read_line(&mut String::new()).expect("ready");
     let own = own_processes(scene);
@@ -47,7 +47,7 @@ fn a_sweep_holds_nothing_that_somebody_waits_for() {
             stream.read_to_end(&mut Vec::new()).expect("read");
         }
         assert_eq!(process.wait().expect("reap").code(), Some(0), "managed: {managed}");
-        assert!(began.elapsed() < Duration::from_secs(5), "managed: {managed}: took {:?}", began.elapsed());
+        assert!(began.elapsed() < PATIENCE, "managed: {managed}: took {:?}", began.elapsed());
         assert!(
             scene.everybody().iter().any(|found| found.stat.name == "nostray-sweep"),
             "it has ended already, and this test shows nothing"

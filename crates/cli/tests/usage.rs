@@ -15,7 +15,21 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-const COMMANDS: [&str; 9] = ["run", "ps", "stop", "sweep", "log", "doctor", "demo", "completions", "man"];
+const COMMANDS: [&str; 13] = [
+    "run",
+    "share",
+    "ps",
+    "stop",
+    "restart",
+    "slot",
+    "sweep",
+    "log",
+    "broker",
+    "doctor",
+    "demo",
+    "completions",
+    "man",
+];
 
 #[test]
 fn every_command_has_a_help_text_with_examples() {

@@ -1,5 +1,6 @@
 //! The last steps of a forked process before it becomes the child: everything is put back as the host gave it.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -11,6 +12,7 @@ use nostray_sys::process::{self, Pid, getpid, getppid, session_of};
 use nostray_sys::signal::{Disposition, Signal, SignalSet, set_disposition};
 
 use crate::mark::{self, MARK, PenId};
+use crate::ready::Means;
 
 /// What a shell reports for a command that is not there, and for one that cannot be executed.
 const NOT_FOUND: u8 = 127;
@@ -56,13 +58,19 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Waits at the gate until the guard is ready, then becomes the program.
-    pub(crate) fn become_child(&self, guard: Pid, gate: UnixStream) -> ! {
+    pub(crate) fn become_child(&self, guard: Pid, gate: UnixStream, ready: Option<&Means>) -> ! {
         let mut gate = File::from(OwnedFd::from(gate));
-        if self.prepare().is_err() || gate.read_exact(&mut [0]).is_err() || getppid() != Some(guard) {
+        if self.prepare(ready).is_err() || gate.read_exact(&mut [0]).is_err() || getppid() != Some(guard) {
             process::exit_now(crate::OWN_FAILURE);
         }
         let error = match self.mask.set_as_mask() {
-            Ok(_) => self.program.exec_with(MARK.as_ref(), &mark::for_child(&self.id)),
+            Ok(_) => {
+                let mark = mark::for_child(&self.id);
+                let told = ready.and_then(Means::variable).map(|(name, value)| (name.as_ref(), value.as_os_str()));
+                let variables: Vec<(&OsStr, &OsStr)> =
+                    [(MARK.as_ref(), mark.as_os_str())].into_iter().chain(told).collect();
+                self.program.exec_with_all(&variables)
+            }
             Err(error) => error,
         };
         let errno = error.raw_os_error().unwrap_or(0);
@@ -70,7 +78,7 @@ impl Plan {
         process::exit_now(exit_code_for(&error));
     }
 
-    fn prepare(&self) -> io::Result<()> {
+    fn prepare(&self, ready: Option<&Means>) -> io::Result<()> {
         match self.place {
             Place::WithFront => {}
             Place::OwnGroup => process::lead_own_group()?,
@@ -80,6 +88,7 @@ impl Plan {
             set_disposition(Signal::CHLD, Disposition::Ignored)?;
         }
         descriptors::close_what_was_closed();
+        ready.map_or(Ok(()), Means::furnish)?;
         // Tied to the guard's only thread. SIGTERM, not SIGKILL: it is the first step of the tear-down that the
         // spare then carries on, and a database is flushed and not shot because our guard was.
         process::ask_for_term_when_parent_ends()
@@ -91,7 +100,7 @@ fn exit_code_for(error: &io::Error) -> u8 {
 }
 
 /// What to tell a person whose command could not be executed.
-pub(crate) fn explain(command: &std::ffi::OsStr, errno: i32) -> String {
+pub(crate) fn explain(command: &OsStr, errno: i32) -> String {
     let error = io::Error::from_raw_os_error(errno);
     let command = command.display();
     match error.kind() {

@@ -3,25 +3,29 @@
 
 use std::cell::RefCell;
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use nostray_sys::cgroup::Cgroup;
 use nostray_sys::descriptors::{self, Inherited, StdinKind};
 use nostray_sys::exec::Program;
 use nostray_sys::poll::Until;
+use nostray_sys::proc::Stat;
 use nostray_sys::process::{self, Pid, Side, getpid};
 use nostray_sys::signal::{self, Disposition, Signal, SignalFd, SignalSet};
-use nostray_sys::{Pidfd, poll};
+use nostray_sys::{Pidfd, memory, poll};
 
 use crate::child::{Place, Plan};
-use crate::guard::{Pen, Settling, Waited, be_spare, wait_for};
+use crate::guard::{self, Pen, Settling, Waited, be_spare, wait_for};
 use crate::host::{self, Host};
-use crate::keep::{self, Keeper};
+use crate::keep::Keeper;
 use crate::mark::PenId;
+use crate::ready::Means;
 use crate::relay::{Message, Next, Relay, Stops};
 use crate::tear_down::Reason;
-use crate::tree::{Strangers, Tier};
+use crate::tree::{Strangers, Tier, Tree};
 use crate::voice::Voice;
-use crate::witness::{Event, Opening, Witness};
+use crate::witness::{Event, Objection, Opening, Witness};
+use crate::words;
 use crate::{During, Error, Isolation, Spec};
 
 /// What the host gave to the process that it started, and what the child is to get of it.
@@ -52,8 +56,8 @@ impl Given {
     }
 }
 
-pub(crate) fn run(spec: &Spec, witness: Box<dyn Witness>) -> Result<u8, Error> {
-    open(spec, PenId::new(), Given::take()?, None, witness)
+pub(crate) fn run(spec: &Spec, id: PenId, witness: Box<dyn Witness>) -> Result<u8, Error> {
+    open(spec, id, Given::take()?, None, witness)
 }
 
 /// Who has opened a pen, if it is a process of ours and not the host itself.
@@ -87,6 +91,7 @@ pub(crate) fn open(
     };
     let program = Program::new(spec.command.iter().cloned()).map_err(Error::Command)?;
     let die_with = watch_all(&spec.die_with)?;
+    let mut ready = Means::prepare(&spec.ready, &id)?.map(Box::new);
     process::become_subreaper().during("become a subreaper")?;
     let strangers = Strangers::of_this_process(id.clone());
     let cgroup = group_for(spec, &id, &voice);
@@ -95,8 +100,18 @@ pub(crate) fn open(
         Isolation::None => cgroup.as_ref().map_or(Tier::Subreaper, Tier::Cgroup),
     };
     let opening = Opening { id: &id, spec, tier: tier.word(), cgroup: cgroup.as_ref().map(Cgroup::path) };
-    if let Err(why) = witness.opens(&opening) {
-        voice.warn(format_args!("this child is contained, but not on record: {why}"));
+    match witness.opens(&opening) {
+        Ok(()) => {}
+        Err(Objection::Warning(why)) => {
+            voice.warn(format_args!("this child is contained, but not on record: {why}"));
+        }
+        Err(Objection::Refusal(why)) => {
+            Tree::new(tier).dissolve();
+            return Err(Error::Refused(why));
+        }
+    }
+    if let Some(ready) = &mut ready {
+        ready.take_stock();
     }
     let plan = Plan { program, place, mask, sigchld_ignored, id };
     let front = Pidfd::of_self().during("make a handle on the front")?;
@@ -115,6 +130,7 @@ pub(crate) fn open(
         front,
         cgroup,
         witness,
+        ready,
     };
 
     let (relay, guards_end) = Relay::pair().during("connect front and guard")?;
@@ -131,6 +147,7 @@ pub(crate) fn open(
         }
     };
     drop(guards_end);
+    pen.has_forked();
     let settling = Settling::new(&pen, true);
     let mut front =
         Front { signals: &pen.signals, relay, relay_open: true, guard: None, settling, stops: 0, following };
@@ -175,11 +192,14 @@ fn group_for(spec: &Spec, id: &PenId, voice: &Voice) -> Option<Cgroup> {
     Cgroup::create(&format!("nostray-{id}")).map_err(|why| voice.note(format_args!("no control group: {why}"))).ok()
 }
 
+/// How long a guard may take to say who it is, which is the first thing that it does.
+const INTRODUCTION: Duration = Duration::from_secs(5);
+
 struct Front<'a> {
     signals: &'a SignalFd,
     relay: Relay,
     relay_open: bool,
-    guard: Option<(Pid, Pidfd)>,
+    guard: Option<Pid>,
     settling: Settling<'a>,
     /// How many stops of the child have been followed.
     stops: Stops,
@@ -212,20 +232,39 @@ impl Front<'_> {
     /// Waits for the pen to end. When the spare alone is killed, the guard becomes our own child.
     fn wait(&mut self, spare: Pid) -> Waited {
         match wait_for(spare, || self.pause()) {
-            Waited::Killed => match self.guard.take() {
-                Some((guard, handle)) if handle.has_ended().is_ok_and(|ended| !ended) => {
-                    wait_for(guard, || self.pause())
-                }
-                _ => Waited::Killed,
+            Waited::Killed => match self.orphaned_guard() {
+                Some(guard) => wait_for(guard, || self.pause()),
+                None => Waited::Killed,
             },
             done @ Waited::Done(_) => done,
         }
+    }
+
+    /// The guard, if it has outlived its spare. **As long as there is one, nobody but it ends the tree**: whoever else did would end
+    /// the guard as well, and be the last one who keeps what is left.
+    fn orphaned_guard(&mut self) -> Option<Pid> {
+        let until = Instant::now() + INTRODUCTION;
+        loop {
+            self.hear();
+            let left = until.saturating_duration_since(Instant::now());
+            if self.guard.is_some() || !self.relay_open || left.is_zero() {
+                break;
+            }
+            poll::wait(&[(self.relay.as_fd(), Until::Readable)], Some(left)).ok();
+        }
+        // With the end of its parent it became our child, and keeps its number until we reap it.
+        let is_ours = |stat: Stat| stat.parent == Some(getpid()) && stat.name == guard::NAME;
+        self.guard.filter(|guard| Stat::of(*guard).is_some_and(is_ours))
     }
 
     fn pause(&mut self) {
         let mut events = vec![(self.signals.as_fd(), Until::Readable)];
         if self.relay_open {
             events.push((self.relay.as_fd(), Until::Readable));
+        }
+        if self.settling.deadline().is_none() {
+            // Whatever woke it since (a helper that ended, a late word of the start) took pages, and it is hardly ever woken.
+            memory::release_program_pages_at_next_wait();
         }
         poll::wait(&events, self.settling.timeout()).ok();
         if self.settling.is_due() {
@@ -235,12 +274,19 @@ impl Front<'_> {
         self.settling.look();
         while let Ok(Some(arrived)) = self.signals.next() {
             // The guard's own word to go on is not for the child, which may have been stopped again meanwhile.
-            let from_guard = self.guard.as_ref().is_some_and(|(guard, _)| arrived.sender == Some(*guard));
+            let from_guard = self.guard.is_some() && arrived.sender == self.guard;
             let opener = self.settling.pen().opener;
-            if let Some(arrived) = keep::for_the_pen(arrived, opener).filter(|_| !from_guard) {
+            if let Some(arrived) = words::for_the_pen(arrived, opener).filter(|_| !from_guard) {
                 self.relay.send(Message::Signal(arrived, self.stops));
             }
         }
+        if let Some(by) = self.hear().filter(|by| self.following.includes(*by)) {
+            stop_like_the_child(by);
+        }
+    }
+
+    /// Hears what the guard has said. Returns by what the child was stopped, if it was.
+    fn hear(&mut self) -> Option<Signal> {
         let mut stopped = None;
         while self.relay_open {
             match self.relay.next() {
@@ -249,15 +295,13 @@ impl Front<'_> {
                     self.stops = stops;
                 }
                 Next::Message(Message::Continued) => stopped = None,
-                Next::Message(Message::Guard(pid)) => self.guard = Pidfd::open(pid).ok().map(|handle| (pid, handle)),
+                Next::Message(Message::Guard(pid)) => self.guard = Some(pid),
                 Next::Message(Message::Signal(..)) => {}
                 Next::Nothing => break,
                 Next::Closed => self.relay_open = false,
             }
         }
-        if let Some(by) = stopped.filter(|by| self.following.includes(*by)) {
-            stop_like_the_child(by);
-        }
+        stopped
     }
 }
 

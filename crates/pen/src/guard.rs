@@ -18,6 +18,7 @@ use nostray_sys::{Pidfd, memory, namespace, poll};
 use crate::child::{self, Plan};
 use crate::host::Host;
 use crate::keep::{Keeper, Source};
+use crate::ready::Means;
 use crate::relay::{Message, Relay};
 use crate::tear_down::Reason;
 use crate::tree::{Tier, Tree};
@@ -55,6 +56,8 @@ pub(crate) struct Pen<'a> {
     pub(crate) front: Pidfd,
     pub(crate) cgroup: Option<Cgroup>,
     pub(crate) witness: RefCell<Box<dyn Witness>>,
+    /// By what it is noticed that the child is ready, if it is not so by itself.
+    pub(crate) ready: Option<Box<Means>>,
 }
 
 impl Pen<'_> {
@@ -68,13 +71,20 @@ impl Pen<'_> {
         self.witness.borrow_mut().sees(event);
     }
 
+    /// The next one in line has been forked, and has its copies.
+    pub(crate) fn has_forked(&self) {
+        if let Some(ready) = &self.ready {
+            ready.let_go();
+        }
+    }
+
     /// Lets go of what is the child's, now that it has its own copies, and gives back memory.
     fn let_go(&self, stdin: bool) {
         self.inherited.close_all();
         // Without /dev/null the host's pipes stay open here until the pen ends, which is all.
         descriptors::replace_with_null(stdin, true).ok();
         process::leave_directory();
-        memory::release_program_pages();
+        memory::release_program_pages_at_next_wait();
     }
 }
 
@@ -135,14 +145,11 @@ pub(crate) fn be_spare(pen: &Pen<'_>, relay: &Relay) -> u8 {
             return OWN_FAILURE;
         }
     };
+    pen.has_forked();
     leave_session();
     let mut settling = Settling::new(pen, true);
     let waited = wait_for(guard, || {
         poll::wait(&[(pen.signals.as_fd(), Until::Readable)], settling.timeout()).ok();
-        if settling.is_due() {
-            // Not earlier: it would wake the front while the child needs the processor.
-            relay.send(Message::Guard(guard));
-        }
         settling.look();
         while matches!(pen.signals.next(), Ok(Some(_))) {}
     });
@@ -204,6 +211,7 @@ pub(crate) fn wait_for(inner: Pid, mut pause: impl FnMut()) -> Waited {
 /// The guard, as a process of its own: forks the child and keeps its tree. Returns its exit code.
 fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd, spare_pid: Pid) -> u8 {
     process::set_name(NAME);
+    introduce(pen, relay);
     let Started { child, mut gate, tree, outside } = match fork_child(pen, spare_pid) {
         Ok(started) => started,
         Err(error) => {
@@ -225,18 +233,19 @@ fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd, spare_pid: Pid) -> u8 {
         child: Identity::of(child),
     }));
 
-    let stdin = io::stdin();
+    let stdin = descriptors::standard_input();
     let mut keeper = Keeper::new(pen, tree)
         .child(child)
         .settling(Settling::new(pen, false))
         .relay(relay, &pen.front)
         .watch(Source::Front, pen.front.as_fd())
         .watch(Source::Spare, spare.as_fd())
-        .idle_after(pen.spec.idle_timeout);
+        .idle_after(pen.spec.idle_timeout)
+        .await_ready();
     match pen.stdin {
-        StdinKind::Pipe(_) | StdinKind::Socket(_) => keeper = keeper.watch(Source::Stdin, stdin.as_fd()),
+        StdinKind::Pipe(_) | StdinKind::Socket(_) => keeper = keeper.watch(Source::Stdin, stdin),
         StdinKind::Terminal if !is_ignored(Signal::HUP) => {
-            keeper = keeper.watch(Source::Terminal, stdin.as_fd());
+            keeper = keeper.watch(Source::Terminal, stdin);
         }
         StdinKind::Terminal | StdinKind::Mute => {}
     }
@@ -250,6 +259,19 @@ fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd, spare_pid: Pid) -> u8 {
         keeper = keeper.watch(Source::DieWith(*pid), handle.as_fd());
     }
     keeper.keep_and(|| say_if_not_executed(pen, gate))
+}
+
+/// Says to the front who keeps the tree if the spare is killed. Before anything else: as long as the front has not heard it, and
+/// somebody has our end of the relay, it knows that a guard is on its way.
+fn introduce(pen: &Pen<'_>, relay: &Relay) {
+    let number = match pen.spec.isolation {
+        Isolation::None => Some(getpid()),
+        // In its own namespace every guard is the first.
+        Isolation::Pid => process::number_in_proc(),
+    };
+    if let Some(number) = number {
+        relay.send(Message::Guard(number));
+    }
 }
 
 /// A child that waits at the gate.
@@ -290,9 +312,12 @@ fn fork_child<'a>(pen: &'a Pen<'_>, spare: Pid) -> io::Result<Started<'a>> {
     match side {
         Side::Child => {
             drop(gate);
-            pen.plan.become_child(guard, child_gate)
+            pen.plan.become_child(guard, child_gate, pen.ready.as_deref())
         }
-        Side::Parent(child) => Ok(Started { child, gate, tree, outside }),
+        Side::Parent(child) => {
+            pen.has_forked();
+            Ok(Started { child, gate, tree, outside })
+        }
     }
 }
 

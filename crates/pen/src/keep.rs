@@ -7,51 +7,19 @@ use std::time::{Duration, Instant};
 use nostray_sys::Pidfd;
 use nostray_sys::poll::{self, Until};
 use nostray_sys::proc::{Stat, describe, user_of};
-use nostray_sys::process::{Ended, News, Pid, Reaped, getpid, raise_priority, reap};
+use nostray_sys::process::{Ended, News, Pid, Reaped, raise_priority, reap};
 use nostray_sys::signal::{Arrived, Signal, is_ignored, send_to_own_child};
 
 use crate::guard::{Pen, Settling};
 use crate::host::Host;
 use crate::idle::{IdleWatch, Sample};
 use crate::killing::{Came, Killing, Reaper};
+use crate::ready::{Notice, Readiness, Stream};
 use crate::relay::{Message, Next, Relay, Stops};
-use crate::tear_down::{Action, Order, Reason, TearDown};
+use crate::tear_down::{Action, Reason, TearDown};
 use crate::tree::Tree;
 use crate::witness::Event;
-
-/// Numbers that make a SIGTERM to a guard a request to stop its pen, with its graces or without.
-pub(crate) const STOP: i32 = 0x7374_6f70;
-pub(crate) const STOP_NOW: i32 = 0x7374_6f71;
-/// Numbers for orders follow from here.
-pub(crate) const ORDERS: i32 = 0x7374_6f80;
-
-fn order(value: i32) -> Option<Order> {
-    usize::try_from(value.checked_sub(ORDERS)?).ok().and_then(|at| Order::ALL.get(at)).copied()
-}
-
-/// Numbers that make a queued signal one that the host has sent to the process which opened this pen, and whether the kernel did.
-const HANDED_ON: i32 = 0x7374_7000;
-const BY_THE_KERNEL: i32 = 0x100;
-
-/// How a signal is handed on.
-pub(crate) fn handed_on(arrived: Arrived) -> i32 {
-    HANDED_ON | arrived.signal.as_raw() | if arrived.from_kernel { BY_THE_KERNEL } else { 0 }
-}
-
-/// The signal that is for the pen, in its front. One that was opened by another process of ours takes the host's signals from
-/// there alone: what the host sends to a whole group reaches both, and would count twice. (Nor could it be told by its sender from
-/// one that is handed on: of two equal signals that wait, the kernel keeps the first one.)
-pub(crate) fn for_the_pen(arrived: Arrived, opener: Option<Pid>) -> Option<Arrived> {
-    let Some(opener) = opener else { return Some(arrived).filter(|arrived| is_for_the_pen(*arrived)) };
-    match arrived.value {
-        Some(value) if value & !0x1ff == HANDED_ON && arrived.sender == Some(opener) => {
-            let signal = Signal::from_raw(value & 0xff)?;
-            Some(Arrived { signal, from_kernel: value & BY_THE_KERNEL != 0, value: None, ..arrived })
-        }
-        Some(value) => Some(arrived).filter(|_| matches!(value, STOP | STOP_NOW) || order(value).is_some()),
-        None => Some(arrived).filter(|arrived| arrived.signal == Signal::CONT && is_for_the_pen(*arrived)),
-    }
-}
+use crate::words::{SPARE_GONE, asked, for_the_pen, ordered};
 
 /// Something that is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +34,8 @@ pub(crate) enum Source {
     Spare,
     DieWith(u32),
     Relay,
+    /// What tells that the child is ready.
+    Ready(Stream),
 }
 
 /// Where the child is.
@@ -91,6 +61,11 @@ pub(crate) struct Keeper<'a> {
     continue_front_at: Option<Instant>,
     stops: Stops,
     killing: Killing,
+    ready: Option<Box<Readiness<'a>>>,
+    /// Somebody has asked for the end, and waits for it.
+    is_hurried: bool,
+    /// Nobody is left of the tree.
+    is_empty: bool,
 }
 
 impl<'a> Keeper<'a> {
@@ -108,6 +83,9 @@ impl<'a> Keeper<'a> {
             continue_front_at: None,
             stops: 0,
             killing: Killing::default(),
+            ready: pen.ready.as_deref().map(|means| Box::new(Readiness::new(means))),
+            is_hurried: false,
+            is_empty: false,
         }
     }
 
@@ -141,6 +119,14 @@ impl<'a> Keeper<'a> {
         self
     }
 
+    /// From now on it is awaited that the child is ready.
+    pub(crate) fn await_ready(mut self) -> Self {
+        if let Some(ready) = &mut self.ready {
+            ready.await_it(self.pen.spec.ready_timeout, Instant::now());
+        }
+        self
+    }
+
     /// Keeps the tree until it is empty, and returns the exit code.
     pub(crate) fn keep(self) -> u8 {
         self.keep_and(|| ())
@@ -153,18 +139,10 @@ impl<'a> Keeper<'a> {
             if self.tear_down.is_killing() && !self.kill() {
                 break;
             }
-            let timeout = self.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
-            let events: Vec<_> = self.watches.iter().map(|&(_, fd, until)| (fd, until)).collect();
-            let came = poll::wait(&events, timeout).unwrap_or_default();
-            let sources: Vec<_> =
-                self.watches.iter().zip(came).filter(|(_, came)| *came).map(|((source, ..), _)| *source).collect();
-            for source in sources {
-                // One event may have taken care of another.
-                if self.watches.iter().any(|(watched, ..)| *watched == source) {
-                    self.on_event(source);
-                }
-            }
+            self.wait_until(self.next_deadline());
         }
+        self.is_empty = true;
+        self.pass_on_the_rest();
         self.tree.dissolve();
         last_words();
         self.pen.tell(&Event::Empty);
@@ -175,6 +153,46 @@ impl<'a> Keeper<'a> {
         match self.child {
             Child::Ended(how) => how.shell_code(),
             Child::Alive(_) | Child::Unknown => crate::OWN_FAILURE,
+        }
+    }
+
+    /// Waits for something to happen, and acts on it.
+    fn wait_until(&mut self, deadline: Option<Instant>) {
+        let timeout = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let ready = self.ready.iter().flat_map(|ready| ready.watches());
+        let ready = ready.map(|(stream, fd, until)| (Source::Ready(stream), fd, until));
+        let watched: Vec<_> = self.watches.iter().copied().chain(ready).collect();
+        let events: Vec<_> = watched.iter().map(|&(_, fd, until)| (fd, until)).collect();
+        let came = poll::wait(&events, timeout).unwrap_or_default();
+        let sources: Vec<_> =
+            watched.iter().zip(came).filter(|(_, came)| *came).map(|((source, ..), _)| *source).collect();
+        for source in sources {
+            // One event may have taken care of another.
+            let is_watched = self.watches.iter().any(|(watched, ..)| *watched == source);
+            if is_watched || matches!(source, Source::Ready(_)) {
+                self.on_event(source);
+            }
+        }
+    }
+
+    /// Nobody is left who writes, and the host gets all that was written. One that reads nothing is waited for as long as nobody
+    /// wants the pen to end, and then for as long as a child would be that was asked to.
+    fn pass_on_the_rest(&mut self) {
+        let mut since = Instant::now();
+        loop {
+            let Some(ready) = &mut self.ready else { return };
+            let mut has_moved = false;
+            if ready.pass_on_the_rest(&mut has_moved) {
+                return;
+            }
+            if has_moved {
+                since = Instant::now();
+            }
+            let until = self.is_hurried.then(|| since + self.pen.spec.graces.eof());
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return;
+            }
+            self.wait_until(until);
         }
     }
 
@@ -194,18 +212,24 @@ impl<'a> Keeper<'a> {
         if self.tree.has_only_strangers() {
             return false;
         }
-        if matches!(self.child, Child::Ended(_)) && !self.tear_down.has_begun() {
+        let is_ending = self.ready.as_ref().is_some_and(|ready| ready.is_ending(Instant::now()));
+        if matches!(self.child, Child::Ended(_)) && !self.tear_down.has_begun() && !is_ending {
             self.because(Reason::ChildEnded);
         }
         true
     }
 
     fn on_news(&mut self, news: News) {
+        if let (News::Ended(pid, how), Some(ready)) = (news, &mut self.ready) {
+            ready.reaped(pid, how, Instant::now());
+            self.on_noticed();
+        }
         let Child::Alive(child) = self.child else { return };
         match news {
             News::Ended(pid, how) if pid == child => {
                 self.pen.voice.note(format_args!("child {pid} {how}"));
                 self.child = Child::Ended(how);
+                self.before_child_is_told_ended();
                 self.pen.tell(&Event::ChildEnded(how));
                 if self.tear_down.has_begun() {
                     self.because(Reason::ChildEnded);
@@ -250,6 +274,12 @@ impl<'a> Keeper<'a> {
                 if self.read_relay() {
                     return;
                 }
+            }
+            Source::Ready(stream) => {
+                if let Some(ready) = &mut self.ready {
+                    ready.on(stream, Instant::now());
+                }
+                return self.on_noticed();
             }
             Source::Stdin => self.because(Reason::StdinClosed),
             Source::Terminal => self.because(Reason::TerminalClosed),
@@ -301,12 +331,14 @@ impl<'a> Keeper<'a> {
 
     fn on_signal(&mut self, arrived: Arrived, for_front: bool) {
         let Arrived { signal, sender, from_kernel, value } = arrived;
+        if let Some(ask) = asked(arrived) {
+            return self.because(Reason::Asked { sender, ask });
+        }
+        if let Some(order) = ordered(arrived) {
+            return self.because(Reason::Ordered(order));
+        }
         match signal {
-            Signal::TERM if value == Some(STOP) => self.because(Reason::StopRequest { sender, now: false }),
-            Signal::TERM if value == Some(STOP_NOW) => self.because(Reason::StopRequest { sender, now: true }),
-            Signal::TERM if value.and_then(order).is_some() => {
-                self.because(Reason::Ordered(value.and_then(order).unwrap_or(Order::Hibernate)));
-            }
+            Signal::TERM if value == Some(SPARE_GONE) => self.because(Reason::SpareKilled),
             Signal::HUP if from_kernel && !is_ignored(signal) => self.because(Reason::TerminalClosed),
             Signal::TERM | Signal::INT | Signal::QUIT | Signal::HUP if !is_ignored(signal) => {
                 self.because(Reason::Signal { signal, sender, for_front });
@@ -322,9 +354,57 @@ impl<'a> Keeper<'a> {
         }
     }
 
+    /// What it has written before counts, for whoever is told of its end as well; after it, nothing does.
+    fn before_child_is_told_ended(&mut self) {
+        if let Some(ready) = &mut self.ready {
+            ready.pass_on();
+        }
+        self.look_once_more();
+        self.await_ready_no_more();
+    }
+
+    /// Whether it has become ready since the last look.
+    fn look_once_more(&mut self) {
+        if let Some(ready) = &mut self.ready {
+            ready.look_once_more(&self.tree);
+            self.on_noticed();
+        }
+    }
+
+    fn await_ready_no_more(&mut self) {
+        if let Some(ready) = &mut self.ready {
+            ready.await_no_more(Instant::now());
+        }
+    }
+
+    /// Acts on what the child says, and on what was found out about it.
+    fn on_noticed(&mut self) {
+        let notices = self.ready.as_mut().map(|ready| ready.noticed()).unwrap_or_default();
+        for notice in notices {
+            match notice {
+                Notice::Ready if self.ready.as_ref().is_some_and(|ready| ready.is_awaited()) => {
+                    self.await_ready_no_more();
+                    self.pen.voice.note("the child is ready");
+                    self.pen.tell(&Event::Ready);
+                }
+                Notice::Stopping if !self.tear_down.has_begun() => {
+                    self.pen.voice.note("the child says that it is stopping");
+                    self.pen.tell(&Event::SaysStopping);
+                }
+                Notice::Extend(time) => self.tear_down.extend(Instant::now() + time),
+                Notice::Status(text) => self.pen.tell(&Event::Status(text)),
+                Notice::Ready | Notice::Stopping => {}
+            }
+        }
+    }
+
     pub(crate) fn because(&mut self, reason: Reason) {
+        self.is_hurried |= reason != Reason::ChildEnded;
+        if self.is_empty {
+            return;
+        }
         match &reason {
-            Reason::Idle(_) | Reason::GuardKilled => {
+            Reason::Idle(_) | Reason::GuardKilled | Reason::ReadyTimeout { .. } => {
                 self.pen.voice.warn(format_args!("{reason}; ending the tree"));
             }
             // The first reason is why it ends; that the child then did is not another one.
@@ -332,9 +412,13 @@ impl<'a> Keeper<'a> {
             _ => self.pen.voice.note(format_args!("{reason}")),
         }
         let begins = !self.tear_down.has_begun();
+        if begins {
+            self.look_once_more();
+        }
         let action = self.tear_down.because(&reason, Instant::now());
         self.perform(action);
         if begins {
+            self.await_ready_no_more();
             self.pen.tell(&Event::Stopping(reason));
         }
     }
@@ -365,7 +449,11 @@ impl<'a> Keeper<'a> {
         let killing = self.tear_down.is_killing().then(|| self.killing.next()).flatten();
         let idle = self.idle.as_ref().filter(|_| !self.tear_down.has_begun()).map(IdleWatch::deadline);
         let settling = self.settling.as_ref().and_then(Settling::deadline);
-        [self.tear_down.deadline(), killing, idle, settling, self.continue_front_at].into_iter().flatten().min()
+        let ready = self.ready.as_ref().and_then(|ready| ready.deadline(Instant::now()));
+        [self.tear_down.deadline(), killing, idle, settling, self.continue_front_at, ready]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn act_on_time(&mut self) {
@@ -383,10 +471,21 @@ impl<'a> Keeper<'a> {
         if let Some(idle) = &mut self.idle
             && !self.tear_down.has_begun()
             && idle.deadline() <= now
-            && idle.is_idle(Sample::of(&self.tree.members()), now)
+            && idle.is_idle(Sample::of(&working(&self.tree, self.ready.as_deref())), now)
         {
             let timeout = idle.timeout();
             self.because(Reason::Idle(timeout));
+        }
+        self.look_whether_ready();
+    }
+
+    fn look_whether_ready(&mut self) {
+        let (Some(ready), now) = (&mut self.ready, Instant::now()) else { return };
+        ready.look(&self.pen.plan, &self.tree, now);
+        self.on_noticed();
+        if self.ready.as_ref().is_some_and(|ready| ready.is_overdue(now)) {
+            let after = self.pen.spec.ready_timeout.unwrap_or_default();
+            self.because(Reason::ReadyTimeout { after, missing: self.pen.spec.ready.to_string() });
         }
     }
 
@@ -414,6 +513,14 @@ impl<'a> Keeper<'a> {
     }
 }
 
+/// Those whose work keeps a tree from being idle.
+fn working(tree: &Tree<'_>, ready: Option<&Readiness<'_>>) -> Vec<Stat> {
+    match ready {
+        Some(ready) => ready.without_own(tree.members()),
+        None => tree.members(),
+    }
+}
+
 impl<'a> Reaper<'a> for Keeper<'a> {
     fn tree(&mut self) -> &mut Tree<'a> {
         &mut self.tree
@@ -421,19 +528,6 @@ impl<'a> Reaper<'a> for Keeper<'a> {
 
     fn reap(&mut self) -> bool {
         self.look_after_children()
-    }
-}
-
-/// Whether a signal that came for one of our own processes is meant for the pen. A key on the terminal signals the whole
-/// foreground group: the child has got it too, and decides by itself. The hang-up of the terminal is for us as well. And
-/// what comes from this very process is its own: SIGPIPE, from a word that nobody wanted to hear, or SIGXFSZ, from one for
-/// which there was no room.
-pub(crate) fn is_for_the_pen(arrived: Arrived) -> bool {
-    match arrived.signal {
-        _ if arrived.sender == Some(getpid()) => false,
-        Signal::CHLD | Signal::PIPE | Signal::TTIN | Signal::TTOU => false,
-        Signal::HUP => true,
-        _ => !arrived.from_kernel,
     }
 }
 

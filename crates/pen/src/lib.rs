@@ -20,11 +20,14 @@ mod idle;
 mod keep;
 mod killing;
 mod mark;
+mod rate;
+mod ready;
 mod relay;
 mod tear_down;
 mod tree;
 mod voice;
 mod witness;
+mod words;
 mod yard;
 
 use std::ffi::OsString;
@@ -33,8 +36,10 @@ use std::time::Duration;
 
 pub use graces::Graces;
 pub use mark::{MARK, PenId, is_marked};
-pub use tear_down::{Order, Reason};
-pub use witness::{Event, Nobody, Opening, Witness};
+pub use rate::Rate;
+pub use ready::{Pattern, Port, Ready};
+pub use tear_down::{Ask, Order, Reason};
+pub use witness::{Event, Nobody, Objection, Opening, Witness};
 pub use yard::{Penned, Remains, Streams, Yard, Yielded};
 
 /// Exit code for nostray's own failures.
@@ -53,10 +58,32 @@ pub struct Spec {
     pub die_with: Vec<u32>,
     /// Tear down after so long without a byte moved or processor time used.
     pub idle_timeout: Option<Duration>,
+    /// When the child is ready.
+    pub ready: Ready,
+    /// Tear down a child that is not ready by then.
+    pub ready_timeout: Option<Duration>,
     /// Say more than warnings and errors.
     pub verbose: bool,
     /// Write everything that there is to say here too.
     pub log_file: Option<PathBuf>,
+}
+
+impl Spec {
+    /// For this command, with nothing else said.
+    #[must_use]
+    pub fn new(command: Vec<OsString>) -> Self {
+        Self {
+            command,
+            graces: Graces::default(),
+            isolation: Isolation::None,
+            die_with: Vec::new(),
+            idle_timeout: None,
+            ready: Ready::Started,
+            ready_timeout: None,
+            verbose: false,
+            log_file: None,
+        }
+    }
 }
 
 /// What, beside the guard, keeps the tree together.
@@ -101,6 +128,9 @@ pub enum Error {
         /// What the system said.
         error: std::io::Error,
     },
+    /// Whoever keeps records must not have it.
+    #[error("{0}; nothing was started")]
+    Refused(String),
     /// The command cannot be passed on.
     #[error("cannot run this command: {0}")]
     Command(std::io::Error),
@@ -142,19 +172,18 @@ impl<T> During<T> for std::io::Result<T> {
 ///
 /// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else**: it becomes the front, and its descriptors, signal
 /// mask and children are the pen's from here on.
-pub fn run(spec: &Spec, witness: Box<dyn Witness>) -> Result<u8, Error> {
-    front::run(spec, witness)
+pub fn run(spec: &Spec, id: PenId, witness: Box<dyn Witness>) -> Result<u8, Error> {
+    front::run(spec, id, witness)
 }
 
 /// Asks a process that keeps a pen (its guard, or whoever has taken its place) to end the pen, on the path on which every pen
 /// ends. The caller has checked that the handle is on the right process.
-pub fn ask_to_stop(keeper: &nostray_sys::Pidfd, now: bool) -> std::io::Result<()> {
-    keeper.send_with(nostray_sys::Signal::TERM, if now { keep::STOP_NOW } else { keep::STOP })
+pub fn ask(keeper: &nostray_sys::Pidfd, ask: Ask) -> std::io::Result<()> {
+    keeper.send_with(nostray_sys::Signal::TERM, words::number_of_ask(ask))
 }
 
 /// Gives an order to whoever keeps a pen. The caller has checked that the handle is on the right process, and ends the child's
 /// input next.
 pub fn give_order(keeper: &nostray_sys::Pidfd, order: Order) -> std::io::Result<()> {
-    let number = Order::ALL.iter().position(|other| *other == order).unwrap_or_default();
-    keeper.send_with(nostray_sys::Signal::TERM, keep::ORDERS + i32::try_from(number).unwrap_or_default())
+    keeper.send_with(nostray_sys::Signal::TERM, words::number_of_order(order))
 }

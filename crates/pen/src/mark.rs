@@ -3,11 +3,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::str::FromStr;
 
 use nostray_sys::process::{Pid, getpid};
 
 /// The name of the variable.
 pub const MARK: &str = "NOSTRAY_PEN";
+
+const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// Names one pen: short, typeable, without letters that are taken for digits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -17,7 +20,6 @@ impl PenId {
     /// A new name. Forty random bits: two pens of one machine do not meet.
     #[must_use]
     pub fn new() -> Self {
-        const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
         let random = nostray_sys::process::random();
         Self((0..8).map(|i| char::from(LETTERS[(random >> (5 * i)) as usize % 32])).collect())
     }
@@ -40,6 +42,16 @@ impl PenId {
 impl Default for PenId {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+impl FromStr for PenId {
+    type Err = String;
+
+    /// A name as [`PenId::new`] makes them.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_one = text.len() == 8 && text.bytes().all(|byte| LETTERS.contains(&byte));
+        if is_one { Ok(Self(text.to_owned())) } else { Err(format!("'{text}' is not the name of a pen")) }
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) enum Message {
     Stopped(Signal, Stops),
     /// Guard to front: the child goes on, so never mind.
     Continued,
-    /// Spare to front: the guard has this number.
+    /// Guard to front, its first word: this is its number.
     Guard(Pid),
 }
 

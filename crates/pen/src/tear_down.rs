@@ -30,12 +30,12 @@ pub enum Reason {
         /// processes.
         for_front: bool,
     },
-    /// `nostray stop`, or a program that embeds nostray, asked for it.
-    StopRequest {
+    /// `nostray stop`, a newcomer to its slot, or a program that embeds nostray asked for it.
+    Asked {
         /// Who, where that can be seen.
         sender: Option<Pid>,
-        /// Without any grace.
-        now: bool,
+        /// For what.
+        ask: Ask,
     },
     /// The front was killed.
     FrontKilled,
@@ -47,10 +47,43 @@ pub enum Reason {
     DieWithEnded(u32),
     /// Nothing happened in the tree for this long.
     Idle(Duration),
+    /// The child was not ready in time.
+    ReadyTimeout {
+        /// How long it had.
+        after: Duration,
+        /// What was waited for.
+        missing: String,
+    },
     /// The child ended by itself and left others behind.
     ChildEnded,
     /// Whoever supervises the child has a reason of its own.
     Ordered(Order),
+}
+
+/// What whoever keeps a pen can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ask {
+    /// To end it, with its graces.
+    Stop,
+    /// To end it without any grace.
+    StopNow,
+    /// To end it, with its graces, so that somebody else can have its slot.
+    HandOver,
+}
+
+impl Ask {
+    pub(crate) const ALL: [Self; 3] = [Self::Stop, Self::StopNow, Self::HandOver];
+}
+
+impl fmt::Display for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stop => "it was asked to stop",
+            Self::StopNow => "it was asked to stop at once",
+            Self::HandOver => "it was asked to hand over its slot",
+        })
+    }
 }
 
 /// Why somebody who starts a child again ends it before.
@@ -67,10 +100,15 @@ pub enum Order {
     StartTimeout,
     /// It refused what its predecessor had taken.
     BadStart,
+    /// Somebody wants it to be started anew.
+    Restart,
+    /// Somebody else wants its slot.
+    HandOver,
 }
 
 impl Order {
-    pub(crate) const ALL: [Self; 5] = [Self::Hibernate, Self::Memory, Self::Age, Self::StartTimeout, Self::BadStart];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Hibernate, Self::Memory, Self::Age, Self::StartTimeout, Self::BadStart, Self::Restart, Self::HandOver];
 
     /// One word for it, for programs.
     #[must_use]
@@ -81,6 +119,8 @@ impl Order {
             Self::Age => "age",
             Self::StartTimeout => "start-timeout",
             Self::BadStart => "bad-start",
+            Self::Restart => "restart",
+            Self::HandOver => "hand-over",
         }
     }
 
@@ -91,6 +131,8 @@ impl Order {
             Self::Age => "it was older than it may become",
             Self::StartTimeout => "its start took longer than it may",
             Self::BadStart => "it refused the handshake that the one before it had taken",
+            Self::Restart => "somebody asked for it to be started anew",
+            Self::HandOver => "it was asked to hand over its slot",
         }
     }
 }
@@ -104,12 +146,14 @@ impl Reason {
             Self::HostGone => "host-gone",
             Self::TerminalClosed => "terminal-closed",
             Self::Signal { .. } => "signal",
-            Self::StopRequest { .. } => "stop-request",
+            Self::Asked { ask: Ask::Stop | Ask::StopNow, .. } => "stop-request",
+            Self::Asked { ask: Ask::HandOver, .. } => "hand-over",
             Self::FrontKilled => "front-killed",
             Self::SpareKilled => "spare-killed",
             Self::GuardKilled => "guard-killed",
             Self::DieWithEnded(_) => "die-with-ended",
             Self::Idle(_) => "idle",
+            Self::ReadyTimeout { .. } => "ready-timeout",
             Self::ChildEnded => "child-ended",
             Self::Ordered(order) => order.word(),
         }
@@ -119,7 +163,7 @@ impl Reason {
     #[must_use]
     pub fn sender(&self) -> Option<Pid> {
         match self {
-            Self::Signal { sender, .. } | Self::StopRequest { sender, .. } => *sender,
+            Self::Signal { sender, .. } | Self::Asked { sender, .. } => *sender,
             _ => None,
         }
     }
@@ -133,8 +177,8 @@ impl fmt::Display for Reason {
             Self::TerminalClosed => write!(f, "the terminal was closed"),
             Self::Signal { signal, sender: Some(pid), .. } => write!(f, "{signal} came from process {pid}"),
             Self::Signal { signal, sender: None, .. } => write!(f, "{signal} came"),
-            Self::StopRequest { sender, now } => {
-                write!(f, "it was asked to stop{}", if *now { " at once" } else { "" })?;
+            Self::Asked { sender, ask } => {
+                ask.fmt(f)?;
                 sender.map_or(Ok(()), |pid| write!(f, " by process {pid}"))
             }
             Self::FrontKilled => write!(f, "the front was killed"),
@@ -142,6 +186,9 @@ impl fmt::Display for Reason {
             Self::GuardKilled => write!(f, "the guard was killed"),
             Self::DieWithEnded(pid) => write!(f, "process {pid} (--die-with) has ended"),
             Self::Idle(time) => write!(f, "idle for {}", humantime::format_duration(*time)),
+            Self::ReadyTimeout { after, missing } => {
+                write!(f, "it was not ready within {}: {missing}", humantime::format_duration(*after))
+            }
             Self::ChildEnded => write!(f, "the child has ended and left others behind"),
             Self::Ordered(order) => f.write_str(order.sentence()),
         }
@@ -179,6 +226,8 @@ pub(crate) struct TearDown {
     graces: Graces,
     stage: Stage,
     stdin_closed: bool,
+    /// Somebody waits for the tree to end, and everybody in it has all the time that was promised.
+    hands_over: bool,
     terminal_closed: bool,
     /// The last signal that came for the front.
     signalled: Option<(Signal, Option<Pid>, Instant)>,
@@ -189,7 +238,14 @@ const SAME_REQUEST: Duration = Duration::from_millis(50);
 
 impl TearDown {
     pub(crate) fn new(graces: Graces) -> Self {
-        Self { graces, stage: Stage::Running, stdin_closed: false, terminal_closed: false, signalled: None }
+        Self {
+            graces,
+            stage: Stage::Running,
+            stdin_closed: false,
+            hands_over: false,
+            terminal_closed: false,
+            signalled: None,
+        }
     }
 
     pub(crate) fn has_begun(&self) -> bool {
@@ -212,6 +268,8 @@ impl TearDown {
     pub(crate) fn because(&mut self, reason: &Reason, now: Instant) -> Option<Action> {
         // Whoever gives an order ends the child's input, too.
         self.stdin_closed |= matches!(reason, Reason::StdinClosed | Reason::Ordered(_));
+        self.hands_over |=
+            matches!(reason, Reason::Ordered(Order::HandOver) | Reason::Asked { ask: Ask::HandOver, .. });
         if self.is_impatient(reason, now) {
             return self.kill();
         }
@@ -233,7 +291,8 @@ impl TearDown {
             }
             (Stage::Asked { .. }, Some(signal)) => Some(Action::Deliver(signal)),
             (Stage::Running | Stage::Asked { .. }, None) if *reason == Reason::ChildEnded => {
-                self.terminate(now + self.graces.leftover())
+                let grace = if self.hands_over { self.graces.term() } else { self.graces.leftover() };
+                self.terminate(now + grace)
             }
             // The end of its input is what a child is asked by. Without it (somebody else holds the pipe, or it
             // is not a pipe) there is nothing to wait for before SIGTERM.
@@ -242,7 +301,7 @@ impl TearDown {
                 None
             }
             (Stage::Running, None) => self.terminate(now + self.graces.term()),
-            (Stage::Asked { .. }, None) if matches!(reason, Reason::Signal { .. } | Reason::StopRequest { .. }) => {
+            (Stage::Asked { .. }, None) if matches!(reason, Reason::Signal { .. } | Reason::Asked { .. }) => {
                 self.terminate(now + self.graces.term())
             }
             // Its graces are what a tree was promised; a host that loses patience does not shorten them.
@@ -253,7 +312,7 @@ impl TearDown {
     /// Whether this is the second time that somebody asks.
     fn is_impatient(&mut self, reason: &Reason, now: Instant) -> bool {
         match *reason {
-            Reason::StopRequest { now, .. } => now,
+            Reason::Asked { ask, .. } => ask == Ask::StopNow,
             Reason::Signal { signal, sender, for_front: true } => {
                 let before = self.signalled.replace((signal, sender, now));
                 self.has_begun()
@@ -262,6 +321,13 @@ impl TearDown {
                     })
             }
             _ => false,
+        }
+    }
+
+    /// The child asks for time until then. Nothing that was promised becomes shorter by it, and who has no patience left does not wait.
+    pub(crate) fn extend(&mut self, to: Instant) {
+        if let Stage::Asked { until } | Stage::Terminating { until } = &mut self.stage {
+            *until = (*until).max(to);
         }
     }
 
@@ -302,13 +368,15 @@ mod tests {
             Reason::TerminalClosed,
             signal(Signal::TERM),
             signal(Signal::INT),
-            Reason::StopRequest { sender: None, now: false },
-            Reason::StopRequest { sender: None, now: true },
+            Reason::Asked { sender: None, ask: Ask::Stop },
+            Reason::Asked { sender: None, ask: Ask::StopNow },
+            Reason::Asked { sender: None, ask: Ask::HandOver },
             Reason::FrontKilled,
             Reason::SpareKilled,
             Reason::GuardKilled,
             Reason::DieWithEnded(1),
             Reason::Idle(SECOND),
+            Reason::ReadyTimeout { after: SECOND, missing: String::new() },
             Reason::ChildEnded,
         ]
     }
@@ -332,6 +400,28 @@ mod tests {
             let mut it = TearDown::new(Graces::default());
             assert_eq!(it.because(&reason, Instant::now()), Some(Action::Terminate), "{reason}");
         }
+    }
+
+    #[test]
+    fn a_child_may_ask_for_more_time_but_not_against_a_second_signal() {
+        let t = Instant::now();
+        let mut it = TearDown::new(Graces::default());
+        it.extend(t + 60 * SECOND);
+        assert_eq!(it.deadline(), None, "nothing has begun");
+        it.because(&Reason::StdinClosed, t);
+        it.extend(t + SECOND);
+        assert_eq!(it.deadline(), Some(t + 2 * SECOND), "not shorter");
+        it.extend(t + 60 * SECOND);
+        assert_eq!(it.tick(t + 59 * SECOND), None);
+        assert_eq!(it.tick(t + 60 * SECOND), Some(Action::Terminate));
+        it.extend(t + 90 * SECOND);
+        assert_eq!(it.tick(t + 89 * SECOND), None);
+        assert_eq!(
+            it.because(&Reason::Asked { sender: None, ask: Ask::StopNow }, t + 89 * SECOND),
+            Some(Action::Kill)
+        );
+        it.extend(t + 200 * SECOND);
+        assert!(it.is_killing());
     }
 
     #[test]
@@ -387,6 +477,17 @@ mod tests {
         let mut it = TearDown::new(Graces::default());
         assert_eq!(it.because(&Reason::ChildEnded, t), Some(Action::Terminate));
         assert_eq!(it.deadline(), Some(t + SECOND));
+    }
+
+    #[test]
+    fn who_hands_over_gives_what_a_child_leaves_behind_all_the_time_that_was_promised() {
+        let t = Instant::now();
+        for reason in [Reason::Ordered(Order::HandOver), Reason::Asked { sender: None, ask: Ask::HandOver }] {
+            let mut it = TearDown::new(Graces::default());
+            it.because(&reason, t);
+            it.because(&Reason::ChildEnded, t);
+            assert_eq!(it.deadline(), Some(t + 5 * SECOND), "{reason:?}");
+        }
     }
 
     #[test]

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use nostray_sys::Pidfd;
 
-use crate::guard;
 use crate::mark::{PenId, is_marked_in};
+use crate::{guard, words};
 use nostray_sys::cgroup::Cgroup;
 use nostray_sys::identity::Identity;
 use nostray_sys::proc::{self, StartTime, Stat};
-use nostray_sys::process::{Pid, getpid};
+use nostray_sys::process::{Pid, getpid, has_children};
 use nostray_sys::signal::{Signal, send_to_namespace, send_to_own_child};
 
 /// What, beside ancestry, holds the tree together.
@@ -223,6 +223,10 @@ impl<'a> Tree<'a> {
 fn send(stat: &Stat, signal: Signal) -> io::Result<()> {
     if stat.parent == Some(getpid()) {
         // A child keeps its number until it is reaped, which only this thread does.
+        if signal == Signal::TERM && stat.name == guard::NAME {
+            // A guard that was handed to us: it has lost its spare, and nobody asks for anything.
+            return Pidfd::open(stat.pid)?.send_with(signal, words::SPARE_GONE);
+        }
         return send_to_own_child(stat.pid, signal);
     }
     let handle = Pidfd::open(stat.pid)?;
@@ -280,6 +284,9 @@ pub(crate) struct Strangers {
 impl Strangers {
     /// In the front, before it starts anything.
     pub(crate) fn of_this_process(id: PenId) -> Option<Self> {
+        if !has_children() {
+            return None;
+        }
         let children = proc::children_of_self().unwrap_or_default();
         let known: HashSet<_> = children.into_iter().filter_map(Identity::of).collect();
         (!known.is_empty()).then_some(Self { known, id, since: None })

@@ -10,9 +10,8 @@ use crate::{PenId, Reason, Spec};
 /// Told what happens, in the process in which it happens. Front, spare and guard are forked from each other, so each has its
 /// own copy of whatever a witness remembers; open files are shared.
 pub trait Witness: fmt::Debug {
-    /// In the front, before anything is started. What goes wrong is passed on to the user as a warning; the pen opens all
-    /// the same.
-    fn opens(&mut self, opening: &Opening<'_>) -> Result<(), String>;
+    /// In the front, before anything is started.
+    fn opens(&mut self, opening: &Opening<'_>) -> Result<(), Objection>;
 
     /// In the front, a moment after the start, when there is time for what can wait. What it starts is the front's child
     /// and not of the tree.
@@ -20,6 +19,15 @@ pub trait Witness: fmt::Debug {
 
     /// In whoever keeps the tree.
     fn sees(&mut self, event: &Event);
+}
+
+/// What is wrong with a pen that is about to be opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Objection {
+    /// The user is told, and it is opened all the same.
+    Warning(String),
+    /// It must not be opened.
+    Refusal(String),
 }
 
 /// A pen that is about to be.
@@ -51,6 +59,12 @@ pub enum Event {
         /// The child; not known in a pid namespace of its own, where numbers mean something else.
         child: Option<Identity>,
     },
+    /// The child is ready, as the user has defined it. Not told where it is ready as soon as it is started.
+    Ready,
+    /// The child says that it is stopping.
+    SaysStopping,
+    /// The child says how it is doing.
+    Status(String),
     /// The tear-down has begun.
     Stopping(Reason),
     /// The child has ended.
@@ -70,7 +84,7 @@ pub enum Event {
 pub struct Nobody;
 
 impl Witness for Nobody {
-    fn opens(&mut self, _: &Opening<'_>) -> Result<(), String> {
+    fn opens(&mut self, _: &Opening<'_>) -> Result<(), Objection> {
         Ok(())
     }
 

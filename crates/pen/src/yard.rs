@@ -6,6 +6,7 @@
 //! ```
 
 use std::collections::HashSet;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ use crate::front::{self, Given, Opener, signals_to_watch, stop_like_the_child, w
 use crate::host::{self, Host};
 use crate::killing::{Came, Killing, Reaper};
 use crate::tree::{Strangers, Tier, Tree};
-use crate::{During, Error, OWN_FAILURE, PenId, Spec, Witness, guard, keep};
+use crate::{Ask, During, Error, OWN_FAILURE, PenId, Spec, Witness, guard, keep, words};
 
 /// Such a process.
 #[derive(Debug)]
@@ -80,9 +81,14 @@ impl Yard {
         let signals = SignalFd::new(&signals_to_watch()).during("watch for signals")?;
         let host = host::find(given.stdin)?;
         let die_with = watch_all(die_with)?;
-        process::become_subreaper().during("become a subreaper")?;
-        let strangers = Strangers::of_this_process(PenId::new());
-        Ok(Self { given, host, die_with, signals, own: getpid(), strangers, others: HashSet::new() })
+        Ok(Self { given, host, die_with, signals, own: getpid(), strangers: None, others: HashSet::new() })
+    }
+
+    /// From now on whoever is left of a pen is handed to us. Before the first pen is opened; whom we had before is no part of it.
+    pub fn adopt_orphans(&mut self) -> io::Result<()> {
+        process::become_subreaper()?;
+        self.strangers = Strangers::of_this_process(PenId::new());
+        Ok(())
     }
 
     /// Who started us, if that can be seen.
@@ -120,7 +126,7 @@ impl Yard {
     #[must_use]
     pub fn next_signal(&self) -> Option<Arrived> {
         while let Ok(Some(arrived)) = self.signals.next() {
-            if keep::is_for_the_pen(arrived) || Self::is_key(arrived) {
+            if words::is_for_the_pen(arrived) || Self::is_key(arrived) {
                 return Some(arrived);
             }
         }
@@ -140,14 +146,16 @@ impl Yard {
             && !is_ignored(arrived.signal)
     }
 
-    /// Whether it is `nostray stop` that asks, and if so, whether without any grace.
+    /// Whether somebody asks for the end of the pen.
     #[must_use]
-    pub fn asks_to_stop(arrived: Arrived) -> Option<bool> {
-        match arrived.value {
-            Some(keep::STOP) if arrived.signal == Signal::TERM => Some(false),
-            Some(keep::STOP_NOW) if arrived.signal == Signal::TERM => Some(true),
-            _ => None,
-        }
+    pub fn asks(arrived: Arrived) -> Option<Ask> {
+        words::asked(arrived)
+    }
+
+    /// Whether it is `nostray restart` that asks.
+    #[must_use]
+    pub fn asks_to_restart(arrived: Arrived) -> bool {
+        words::ordered(arrived) == Some(crate::Order::Restart)
     }
 
     /// Stops this process as a terminal wants it, until it is continued.
@@ -155,8 +163,21 @@ impl Yard {
         stop_like_the_child(by);
     }
 
-    /// Opens a pen. Nothing may be left of the one before.
-    pub fn start(&self, spec: &Spec, id: PenId, witness: Box<dyn Witness>) -> Result<(Penned, Streams), Error> {
+    /// Opens one pen in this very process, which was the host's to wait for until now. Returns its exit code.
+    pub fn become_front(self, spec: &Spec, id: PenId, witness: Box<dyn Witness>) -> Result<u8, Error> {
+        // What has come meanwhile waits for the pen.
+        drop((self.signals, self.host, self.die_with));
+        front::open(spec, id, self.given, None, witness)
+    }
+
+    /// Opens a pen. Nothing may be left of the one before. None of its processes has what is `not_for_it`.
+    pub fn start(
+        &self,
+        spec: &Spec,
+        id: PenId,
+        witness: Box<dyn Witness>,
+        not_for_it: &[BorrowedFd<'_>],
+    ) -> Result<(Penned, Streams), Error> {
         let pipe = || Pipe::new().during("make a pipe");
         let (stdin, stdout, stderr) = (pipe()?, pipe()?, pipe()?);
         for ours in [&stdin.writer, &stdout.reader, &stderr.reader] {
@@ -166,6 +187,7 @@ impl Yard {
         match process::fork().during("start a pen")? {
             Side::Child => {
                 drop((stdin.writer, stdout.reader, stderr.reader));
+                not_for_it.iter().copied().for_each(descriptors::close_for_good);
                 let streams = [stdin.reader, stdout.writer, stderr.writer];
                 process::exit_now(self.be_front(spec, id, handle, streams, witness));
             }
@@ -285,16 +307,10 @@ impl Penned {
         self.front.as_ref().filter(|_| self.pid.is_some()).map(AsFd::as_fd)
     }
 
-    /// The number of the pen's front, until it has been reaped.
-    #[must_use]
-    pub fn number(&self) -> Option<i32> {
-        self.pid.map(|pid| pid.as_raw_nonzero().get())
-    }
-
     /// Hands a signal of the host's on to the pen. False if that is not possible: its front has ended, or the user has no room for
     /// another queued signal.
     pub fn hand_on(&self, arrived: Arrived) -> bool {
-        self.front.as_ref().is_some_and(|front| front.send_with(Signal::queued(), keep::handed_on(arrived)).is_ok())
+        self.front.as_ref().is_some_and(|front| front.send_with(Signal::queued(), words::handed_on(arrived)).is_ok())
     }
 
     /// Lets the pen's front go on, if it was stopped.
@@ -305,8 +321,8 @@ impl Penned {
     }
 
     /// Asks the pen's front to end the pen. False if nobody is there to be asked.
-    pub fn ask_to_stop(&self, now: bool) -> bool {
-        self.front.as_ref().is_some_and(|front| crate::ask_to_stop(front, now).is_ok())
+    pub fn ask(&self, ask: Ask) -> bool {
+        self.front.as_ref().is_some_and(|front| crate::ask(front, ask).is_ok())
     }
 }
 

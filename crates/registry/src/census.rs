@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use nostray_pen::Ask;
 use nostray_sys::identity::{Identity, World};
 use nostray_sys::proc::{self, Stat, memory_of, open_files_of};
 use nostray_sys::process::{Pid, cpu_time};
@@ -54,8 +55,8 @@ impl Pen {
 
     /// Asks whoever keeps it to end it. False when nobody is left to be asked.
     #[must_use]
-    pub fn ask_to_stop(&self, now: bool) -> bool {
-        self.record.as_ref().is_ok_and(|record| sweep::ask_to_stop(record, now))
+    pub fn ask(&self, ask: Ask) -> bool {
+        self.record.as_ref().is_ok_and(|record| sweep::ask(record, ask))
     }
 
     /// Whether it is still on record with a live owner.

@@ -106,6 +106,37 @@ pub enum Story {
         /// So many milliseconds after its start.
         after: u64,
     },
+    /// A session holds a shared child.
+    Attached {
+        /// The number of its front.
+        front: i32,
+        /// How many hold it now.
+        leases: usize,
+        /// The session, as the user named it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+    },
+    /// A session holds it no more.
+    Detached {
+        /// The number of its front.
+        front: i32,
+        /// How many hold it now.
+        leases: usize,
+        /// Why.
+        why: String,
+    },
+    /// A child of its own for sessions that the shared one cannot serve.
+    Apart {
+        /// Why it cannot.
+        why: String,
+    },
+    /// Something about the slot that it wants or holds.
+    Slot {
+        /// Which.
+        slot: String,
+        /// What.
+        what: String,
+    },
     /// Something was not done.
     Refused {
         /// Why.
@@ -205,8 +236,10 @@ impl Follower {
         if length == self.position || file.seek(SeekFrom::Start(self.position)).is_err() {
             return Vec::new();
         }
+        // What is added meanwhile is for the next time: read now, it would be told twice.
+        let added = length - self.position;
         self.position = length;
-        read_lines(&mut file.take(length))
+        read_lines(&mut file.take(added))
     }
 }
 

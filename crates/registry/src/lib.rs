@@ -9,9 +9,11 @@ mod census;
 mod journal;
 mod output;
 mod place;
+mod predecessors;
 mod record;
 mod secrets;
 mod series;
+mod slots;
 mod survivors;
 mod sweep;
 mod witness;
@@ -20,12 +22,14 @@ pub use census::{Pen, Tally, census};
 pub use journal::{Cause, Entry, Follower, Journal, Story};
 pub use output::{Output, Printed};
 pub use place::Place;
-pub use record::{Labels, Process, Record, State, Unreadable};
+pub use predecessors::Predecessors;
+pub use record::{Labels, Lease, Process, Record, Shared, State, Unreadable};
 pub use secrets::masked;
 pub use series::SeriesKeeper;
+pub use slots::{Holder, end_holder_apart, sweep_slot_apart, sweep_slot_here};
 pub use survivors::{Evidence, Found};
-pub use sweep::{Outcome, Policy, Swept, sweep};
-pub use witness::{Passport, RecordKeeper};
+pub use sweep::{Outcome, Policy, Swept, is_on_record, sweep, sweep_pen};
+pub use witness::{Passport, RecordKeeper, SAYS_STOPPING};
 
 /// What can go wrong with the registry. None of it keeps a child from being contained.
 #[derive(Debug, thiserror::Error)]

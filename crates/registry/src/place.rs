@@ -7,6 +7,7 @@ use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use crate::Error;
 
@@ -16,7 +17,20 @@ pub struct Place {
     path: PathBuf,
 }
 
+/// Where records are, and what lasts, if somebody has said so.
+static GIVEN: OnceLock<[Option<PathBuf>; 2]> = OnceLock::new();
+
+fn given(which: usize) -> Option<PathBuf> {
+    GIVEN.get().and_then(|given| given[which].clone())
+}
+
 impl Place {
+    /// For a process whose environment is not its own: from now on these are [`Place::for_writing`] and [`Place::that_lasts`],
+    /// whatever the environment says. Only the first call counts.
+    pub fn are_given(for_writing: Option<&Path>, that_lasts: Option<&Path>) {
+        GIVEN.get_or_init(|| [for_writing, that_lasts].map(|path| path.map(Path::to_owned)));
+    }
+
     /// The directory to write to, made if it is missing: in the user's runtime directory, or in the state directory.
     pub fn for_writing() -> Result<Self, Error> {
         let mut why = Vec::new();
@@ -36,6 +50,38 @@ impl Place {
     #[must_use]
     pub fn all() -> Vec<Self> {
         candidates().into_iter().filter(|path| is_ours(path).is_ok()).map(|path| Self { path }).collect()
+    }
+
+    /// The directory that is the same whether the user is logged in or not, and whatever a host leaves out of the environment:
+    /// in the state directory. Without one, where records are.
+    pub fn that_lasts() -> Result<Self, Error> {
+        let usual = || state_directory(variable("HOME").or_else(known_home)).map(|path| path.join("nostray"));
+        match given(1).or_else(usual).and_then(|path| Self::make(&path).ok()) {
+            Some(place) => Ok(place),
+            None => Self::for_writing(),
+        }
+    }
+
+    /// A directory in it, made if it is missing.
+    pub fn below(&self, name: &str) -> Result<Self, Error> {
+        Self::at(&self.file(name))
+    }
+
+    /// The same, and these.
+    pub(crate) fn all_and(others: &[Self]) -> Vec<Self> {
+        let mut all = Self::all();
+        for other in others {
+            if !all.contains(other) {
+                all.push(other.clone());
+            }
+        }
+        all
+    }
+
+    /// One that is there, if it is ours.
+    #[must_use]
+    pub fn existing(path: &Path) -> Option<Self> {
+        is_ours(path).is_ok().then(|| Self { path: path.to_owned() })
     }
 
     /// One at a given path, for tests and for programs that keep their own.
@@ -84,13 +130,28 @@ fn is_ours(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+fn state_directory(home: Option<PathBuf>) -> Option<PathBuf> {
+    variable("XDG_STATE_HOME").or_else(|| home.map(|home| home.join(".local/state")))
+}
+
+/// The user's own directory, as the machine knows it.
+fn known_home() -> Option<PathBuf> {
+    let user = nostray_sys::process::user().to_string();
+    let known = std::fs::read_to_string("/etc/passwd").ok()?;
+    let line = known.lines().find(|line| line.split(':').nth(2) == Some(&user))?;
+    line.split(':').nth(5).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
 fn candidates() -> Vec<PathBuf> {
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let runtime = variable("XDG_RUNTIME_DIR");
     let usual = PathBuf::from(format!("/run/user/{}", nostray_sys::process::user()));
     let usual = Some(usual).filter(|path| path.is_dir());
-    let state = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
-    let mut candidates = Vec::new();
+    let state = state_directory(variable("HOME"));
+    let mut candidates = Vec::from_iter(given(0));
     for path in [runtime, usual, state].into_iter().flatten().map(|path| path.join("nostray")) {
         if !candidates.contains(&path) {
             candidates.push(path);

@@ -145,6 +145,51 @@ pub struct Record {
     /// id begins with this one's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u64>,
+    /// How the child says that it is doing, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// The slot that it holds, or waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<String>,
+    /// Who holds it, where it is one that several sessions share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<Shared>,
+}
+
+/// What is known of a shared child.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shared {
+    /// The name under which it is shared, if the user gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Why it is not the one that others share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+    /// Those who hold it.
+    pub leases: Vec<Lease>,
+}
+
+/// One holder of a shared child.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// The front of the session.
+    pub front: Process,
+    /// The session, as the user named it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// What the user attached to it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: Labels,
+    /// Since when, in milliseconds of Unix time. For people.
+    pub since: u64,
+}
+
+impl Lease {
+    /// One that begins now.
+    #[must_use]
+    pub fn new(front: Process, session: Option<String>, labels: Labels) -> Self {
+        Self { front, session, labels, since: crate::journal::now() }
+    }
 }
 
 /// Why a file in the place of a record is none.
@@ -281,6 +326,13 @@ mod tests {
             eof_grace: 2000,
             term_grace: 5000,
             generation: Some(3),
+            status: None,
+            slot: Some("db".to_owned()),
+            shared: Some(Shared {
+                key: Some("k".to_owned()),
+                because: None,
+                leases: vec![Lease { front: process(15), session: None, labels: Labels::new(), since: 2 }],
+            }),
         }
     }
 

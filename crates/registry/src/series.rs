@@ -9,7 +9,8 @@ use nostray_sys::process::Pid;
 use crate::Error;
 use crate::journal::Story;
 use crate::output::Output;
-use crate::record::{self, Process, Record, State};
+use crate::predecessors::Predecessors;
+use crate::record::{self, Process, Record, Shared, State};
 use crate::sweep;
 use crate::witness::{About, Open, Passport, ancestors_of, remove};
 
@@ -40,6 +41,41 @@ impl SeriesKeeper {
             self.open.record.generation = Some(generation);
             self.open.enter(state);
         }
+    }
+
+    /// It holds a slot from now on.
+    pub fn hold(&mut self, slot: &str) {
+        self.open.record.slot = Some(slot.to_owned());
+        self.open.write();
+        self.tell(Story::Slot { slot: slot.to_owned(), what: "taken".to_owned() });
+    }
+
+    /// The child says that it is doing so.
+    pub fn status(&mut self, status: Option<&str>) {
+        if self.open.record.status.as_deref() != status {
+            self.open.record.status = status.map(str::to_owned);
+            self.open.write();
+        }
+    }
+
+    /// These hold it, as one that several sessions share.
+    pub fn share(&mut self, shared: Shared) {
+        if self.open.record.shared.as_ref() != Some(&shared) {
+            self.open.record.shared = Some(shared);
+            self.open.write();
+        }
+    }
+
+    /// What was started for the same purpose by a broker or a steward that is dead, and may not have ended yet.
+    #[must_use]
+    pub fn predecessors(&self) -> Predecessors {
+        Predecessors::of(&self.open.record)
+    }
+
+    /// Where it is kept.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.open.record.id
     }
 
     /// A line for the journal.

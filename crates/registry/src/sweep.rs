@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use nostray_pen::PenId;
+use nostray_pen::{Ask, PenId};
 use nostray_sys::cgroup::Cgroup;
 use nostray_sys::identity::{Identity, World};
 use nostray_sys::poll::{self, Until};
@@ -94,7 +94,7 @@ fn is_of_the_living(place: &Place, id: &str) -> bool {
 
 /// Sweeps in a process of its own: the dead may need all of their graces. Returns that process.
 pub(crate) fn sweep_apart() -> std::io::Result<Pid> {
-    process::fork_apart("nostray-sweep", || drop(sweep(&Policy::in_the_background())))
+    process::fork_apart("nostray-sweep", "", |_| drop(sweep(&Policy::in_the_background())))
 }
 
 /// Who owns a record.
@@ -113,7 +113,12 @@ fn take_over(place: &Place, id: &str) -> Owner {
         // The lock is made before the record and removed after it, so this is no pen that is just starting or ending. But
         // somebody may have removed it, and a pen whose processes live is not dead for want of a file.
         Err(_) => match Record::read(&record::path(place, id)) {
-            Ok(record) if record.keepers().into_iter().any(Identity::is_alive) => Owner::Alive,
+            Ok(record)
+                if World::current() == Some(record.world())
+                    && record.keepers().into_iter().any(Identity::is_alive) =>
+            {
+                Owner::Alive
+            }
             _ => Owner::Us(None),
         },
     }
@@ -137,18 +142,34 @@ struct Dead {
 
 /// Sweeps every record. All the dead are asked to end together, so that it takes as long as the most patient of them.
 pub fn sweep(policy: &Policy) -> Vec<Swept> {
+    sweep_those(policy, &Place::all(), |_, _| true)
+}
+
+/// Whether something may be left of a pen: it is on record until its tree is empty.
+#[must_use]
+pub fn is_on_record(place: &Place, id: &str) -> bool {
+    record::path(place, id).exists()
+}
+
+/// Sweeps what is left of one pen, if all who kept it are dead.
+pub fn sweep_pen(place: &Place, id: &str) {
+    sweep_those(&Policy::thorough(), std::slice::from_ref(place), |_, other| other == id);
+}
+
+/// Sweeps the records that are meant.
+pub(crate) fn sweep_those(policy: &Policy, places: &[Place], is_meant: impl Fn(&Place, &str) -> bool) -> Vec<Swept> {
     let deadline = Instant::now() + policy.budget;
     let mut swept = Vec::new();
     let mut dead = Vec::new();
-    for place in Place::all() {
-        let mut ids = record::ids(&place).unwrap_or_default();
+    for place in places {
+        let mut ids = record::ids(place).unwrap_or_default();
         // One with its series. Looked at before anything is taken over: what we hold ourselves seems to have an owner.
-        ids.retain(|id| !is_of_the_living(&place, id));
+        ids.retain(|id| is_meant(place, id) && !is_of_the_living(place, id));
         for id in ids {
-            look_at(&place, id, policy, &mut swept, &mut dead);
+            look_at(place, id, policy, &mut swept, &mut dead);
         }
         if !policy.dry_run {
-            remove_debris(&place);
+            remove_debris(place);
         }
     }
     if dead.is_empty() {
@@ -179,7 +200,7 @@ fn look_at(place: &Place, id: String, policy: &Policy, swept: &mut Vec<Swept>, d
             (Vec::new(), Outcome::Unreadable(why))
         }
         (Ok(record), Owner::Alive) if policy.include_active && !policy.dry_run => {
-            ask_to_stop(&record, false);
+            ask(&record, Ask::Stop);
             (record.command, Outcome::Asked)
         }
         (Ok(record), Owner::Alive) => (record.command, Outcome::Active),
@@ -209,12 +230,12 @@ fn as_found(dead: Dead) -> Outcome {
 }
 
 /// Asks whoever keeps a pen to end it. False when nobody is left to be asked.
-pub(crate) fn ask_to_stop(record: &Record, now: bool) -> bool {
+pub(crate) fn ask(record: &Record, ask: Ask) -> bool {
     if World::current() != Some(record.world()) {
         return false;
     }
     let ask = |keeper: Pidfd| {
-        let asked = nostray_pen::ask_to_stop(&keeper, now).is_ok();
+        let asked = nostray_pen::ask(&keeper, ask).is_ok();
         if record.generation.is_some() {
             keeper.send(Signal::CONT).ok(); // one that was stopped would not hear of it, and nobody else can be asked
         }
@@ -268,7 +289,12 @@ fn finish(dead: Dead) -> Outcome {
 const ROUNDS: usize = 20;
 
 fn signal(found: &[Found], signal: Signal) {
-    for one in found {
+    signal_those(found, signal, |_| true);
+}
+
+/// The same for some of them.
+pub(crate) fn signal_those(found: &[Found], signal: Signal, is_meant: impl Fn(&Found) -> bool) {
+    for one in found.iter().filter(|one| is_meant(one)) {
         if let Some(handle) = one.process.open()
             && is_still_meant(one, found)
         {
@@ -287,7 +313,7 @@ fn is_still_meant(one: &Found, found: &[Found]) -> bool {
     above.is_some_and(|above| now == Some(parent) && above.process.is_alive())
 }
 
-fn wait_for_the_end(found: &[Found], deadline: Instant) {
+pub(crate) fn wait_for_the_end(found: &[Found], deadline: Instant) {
     let mut handles: Vec<Pidfd> = found.iter().filter_map(|found| found.process.open()).collect();
     while !handles.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -323,6 +349,8 @@ fn remove_debris(place: &Place) {
             entry.metadata().and_then(|m| m.modified()).is_ok_and(|at| at.elapsed().is_ok_and(|age| age > span))
         };
         let debris = match kind {
+            // Who holds that is the broker: it must always be the same file.
+            "lock" if id.starts_with("broker-") => false,
             // A young one is of a pen that is just starting, between the lock and the record.
             "lock" | "new" => older_than(MINUTE) && !record::path(place, id).exists() && !owner_is_alive(place, id),
             "damaged" => older_than(WEEK),

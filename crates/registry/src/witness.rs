@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
-use nostray_pen::{Event, Opening, PenId, Spec, Witness};
+use nostray_pen::{Event, Objection, Opening, PenId, Ready, Spec, Witness};
 use nostray_sys::identity::{Identity, World};
 use nostray_sys::proc::{Stat, describe};
 use nostray_sys::process::{Pid, getpid};
@@ -14,6 +14,9 @@ use crate::record::{self, Labels, Process, Record, State, VERSION};
 use crate::sweep;
 use crate::{Error, Place, secrets};
 
+/// Why a child is on record as stopping that has said so itself.
+pub const SAYS_STOPPING: &str = "the child says that it is stopping";
+
 /// What a user says of a pen.
 #[derive(Debug, Clone, Default)]
 pub struct Passport {
@@ -21,6 +24,8 @@ pub struct Passport {
     pub session: Option<String>,
     /// Whatever else.
     pub labels: Labels,
+    /// The slot that it holds.
+    pub slot: Option<String>,
     /// Whether to look, a moment after the start, for what dead pens have left.
     pub sweep: bool,
 }
@@ -37,6 +42,8 @@ pub(crate) struct Open {
     pub(crate) place: Place,
     pub(crate) journal: Journal,
     pub(crate) record: Record,
+    /// Whether it is ready as soon as it is started.
+    ready_at_once: bool,
     /// Held by front, spare and guard together: it is free when all of them are gone.
     _lock: File,
 }
@@ -63,8 +70,8 @@ pub(crate) struct About<'a> {
 }
 
 impl Witness for RecordKeeper {
-    fn opens(&mut self, opening: &Opening<'_>) -> Result<(), String> {
-        self.open = Some(self.start(opening).map_err(|error| error.to_string())?);
+    fn opens(&mut self, opening: &Opening<'_>) -> Result<(), Objection> {
+        self.open = Some(self.start(opening).map_err(|error| Objection::Warning(error.to_string()))?);
         Ok(())
     }
 
@@ -119,12 +126,16 @@ impl Open {
             eof_grace: milliseconds(about.spec.graces.eof()),
             term_grace: milliseconds(about.spec.graces.term()),
             generation: None,
+            status: None,
+            slot: passport.slot.clone(),
+            shared: None,
         };
         if let Err(error) = record.write(&place) {
             std::fs::remove_file(&lock_path).ok();
             return Err(Error::Io { path: record::path(&place, &record.id), error });
         }
-        Ok(Self { journal: Journal::at(&place), place, record, _lock: lock })
+        let ready_at_once = about.spec.ready == Ready::Started;
+        Ok(Self { journal: Journal::at(&place), place, record, ready_at_once, _lock: lock })
     }
 
     fn sees(&mut self, event: &Event) {
@@ -145,8 +156,24 @@ impl Open {
                         host,
                     },
                 );
-                self.enter(State::Ready);
-                self.tell(Story::Ready { child: child.map(|child| Process::from(child).pid) });
+                if self.ready_at_once {
+                    self.is_ready();
+                } else {
+                    self.write();
+                }
+            }
+            Event::Ready => self.is_ready(),
+            Event::SaysStopping => {
+                self.enter(State::Stopping { reason: SAYS_STOPPING.to_owned() });
+                self.tell(Story::Stopping(Cause {
+                    reason: "says-stopping".to_owned(),
+                    detail: SAYS_STOPPING.to_owned(),
+                    sender: None,
+                }));
+            }
+            Event::Status(text) => {
+                self.record.status = Some(text.clone()).filter(|text| !text.is_empty());
+                self.write();
             }
             Event::Stopping(reason) => {
                 self.enter(State::Stopping { reason: reason.to_string() });
@@ -171,9 +198,18 @@ impl Open {
         }
     }
 
+    fn is_ready(&mut self) {
+        self.enter(State::Ready);
+        self.tell(Story::Ready { child: self.record.child.map(|child| child.pid) });
+    }
+
     pub(crate) fn enter(&mut self, state: State) {
         self.record.state = state;
         self.record.since = now();
+        self.write();
+    }
+
+    pub(crate) fn write(&self) {
         // The old record is still true enough: it names the same processes.
         self.record.write(&self.place).ok();
     }

@@ -84,13 +84,17 @@ impl Lines {
     /// Lines of up to so many bytes, endings not counted, are kept.
     #[must_use]
     pub fn new(max_line: usize) -> Self {
-        Self { buffer: vec![0; USUAL], start: 0, searched: 0, end: 0, max_line, passing: None }
+        Self { buffer: Vec::new(), start: 0, searched: 0, end: 0, max_line, passing: None }
     }
 
     /// Room to read into: 16 KiB at least, usually nearly 64, and more while a long line is being collected.
     ///
     /// Take all lines before asking for it: what is not taken is kept and has to be moved.
     pub fn space(&mut self) -> &mut [u8] {
+        if self.buffer.is_empty() {
+            // Unlike what is resized, this is not touched before it is used.
+            self.buffer = vec![0; USUAL];
+        }
         let held = self.len();
         if self.start > 0 && (held == 0 || self.buffer.len() - self.end < LEAST_ROOM) {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -118,7 +122,8 @@ impl Lines {
         self.buffer.copy_within(self.start..self.end, 0);
         self.searched -= self.start;
         (self.start, self.end) = (0, held);
-        self.buffer.truncate(USUAL.max(held));
+        // What is not there takes no memory, and the next buffer takes only what is read into it.
+        self.buffer.truncate(if held == 0 { 0 } else { USUAL.max(held) });
         self.buffer.shrink_to_fit();
     }
 
@@ -134,6 +139,24 @@ impl Lines {
         self.searched -= held.start;
         (self.start, self.end) = (0, held.len());
         given
+    }
+
+    /// Reads into this buffer instead of one of its own, unless it has one.
+    pub fn borrow_room(&mut self, room: &mut Vec<u8>) {
+        if self.buffer.is_empty() {
+            self.buffer = std::mem::take(room);
+        }
+    }
+
+    /// Gives the buffer away if nothing is held, so that others can read into it meanwhile.
+    pub fn return_room(&mut self, room: &mut Vec<u8>) {
+        if self.is_empty() {
+            let own = std::mem::take(&mut self.buffer);
+            (self.start, self.searched, self.end) = (0, 0, 0);
+            if own.len() > room.len() {
+                *room = own;
+            }
+        }
     }
 
     /// So many bytes of the space were filled.
@@ -254,6 +277,11 @@ mod tests {
         }
     }
 
+    fn feed_once(lines: &mut Lines, bytes: &[u8]) {
+        lines.space()[..bytes.len()].copy_from_slice(bytes);
+        lines.filled(bytes.len());
+    }
+
     #[test]
     fn memory_goes_back_after_a_large_line() {
         for max_line in [usize::MAX, 3 << 20] {
@@ -280,6 +308,24 @@ mod tests {
         lines.space()[..3].copy_from_slice(b"2}\n");
         lines.filled(3);
         assert!(matches!(lines.next_line(), Some(Line::Whole { text: b"{\"second\":2}", .. })));
+    }
+
+    #[test]
+    fn many_share_a_buffer_of_which_one_has_something_at_a_time() {
+        let (mut room, mut all) = (Vec::new(), [(); 3].map(|()| Lines::new(1 << 20)));
+        for (round, part) in [&b"{\"a\":1}\n"[..], b"{\"b\"", b":2}\n", b"{\"c\":3}\n"].into_iter().enumerate() {
+            for (number, lines) in all.iter_mut().enumerate() {
+                lines.borrow_room(&mut room);
+                feed_once(lines, part);
+                let got = lines.next_line().map(|line| format!("{line:?}"));
+                assert_eq!(got.is_some(), round != 1);
+                assert_eq!(got.is_some_and(|line| line.contains(&format!("{:?}", b"{\"b\":2}"))), round == 2);
+                lines.return_room(&mut room);
+                // The first one holds a half, and keeps the buffer that it is in.
+                assert_eq!(lines.buffer.len(), if round == 1 { USUAL } else { 0 }, "{round} {number}");
+            }
+        }
+        assert_eq!(room.len(), USUAL);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What a line is, by how it begins and ends. The SDKs write their messages in a handful of layouts, in which everything that has
 //! to be known stands before or behind the long part; then the long part need not be looked at.
 
+use std::ops::Range;
+
 use crate::id::Id;
 
 /// What was seen.
@@ -46,6 +48,62 @@ pub fn glance(line: &[u8]) -> Option<Glimpse<'_>> {
     Some(Glimpse::Request { id: id_at_the_tail(line)?, method })
 }
 
+/// What was seen, and where it stands: for whoever puts another id in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GlimpseAt<'a> {
+    /// A request.
+    Request {
+        /// Where its id is.
+        id: Range<usize>,
+        /// Its method, as it came: there are no escapes in it.
+        method: &'a [u8],
+        /// Where its params are, if it has any.
+        params: Option<Range<usize>>,
+    },
+    /// An answer that is a result.
+    Result {
+        /// Where the id of what it answers is.
+        id: Range<usize>,
+        /// Where the result is.
+        result: Range<usize>,
+    },
+}
+
+/// Takes a [`glance`] that also says where things are. It is `None` in some cases more: when something stands between the members
+/// that say what the message is.
+#[must_use]
+pub fn glance_at(line: &[u8]) -> Option<GlimpseAt<'_>> {
+    const ID: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
+    const RESULT: &[u8] = b"{\"result\":";
+    let end = line.len().checked_sub(1)?;
+    let line = line.strip_suffix(b"}")?;
+    if let Some(rest) = line.strip_prefix(ID) {
+        let id = ID.len()..ID.len() + plain_id_length(rest)?;
+        let rest = &line[id.end..];
+        if let Some(result) = rest.strip_prefix(b",\"result\":") {
+            return Some(GlimpseAt::Result { id, result: end - result.len()..end });
+        }
+        let (method, params) = call(rest.strip_prefix(b",\"method\":")?)?;
+        return Some(GlimpseAt::Request { id, method, params: params.map(|params| end - params.len()..end) });
+    }
+    let id = end - id_length_at_the_tail(line)?..end;
+    let body = &line[..id.start - BEFORE_THE_LAST.len()];
+    if body.starts_with(RESULT) {
+        return Some(GlimpseAt::Result { id, result: RESULT.len()..body.len() });
+    }
+    let (method, params) = call(body.strip_prefix(b"{\"method\":")?)?;
+    Some(GlimpseAt::Request { id, method, params: params.map(|params| body.len() - params.len()..body.len()) })
+}
+
+/// A method, and params up to the end, if there are any.
+fn call(rest: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
+    let method = method(rest)?;
+    match &rest[method.len() + 2..] {
+        [] => Some((method, None)),
+        more => Some((method, Some(more.strip_prefix(b",\"params\":")?))),
+    }
+}
+
 /// A text without escapes, behind which the member ends.
 fn method(rest: &[u8]) -> Option<&[u8]> {
     let rest = rest.strip_prefix(b"\"")?;
@@ -55,21 +113,52 @@ fn method(rest: &[u8]) -> Option<&[u8]> {
 }
 
 fn id_at_the_head(rest: &[u8]) -> Option<(Id, &[u8])> {
-    let end = match rest.first()? {
-        b'"' => 2 + rest[1..].iter().take(LONGEST_ID).position(|byte| *byte == b'"')?,
-        _ => rest.iter().take(LONGEST_ID).position(|byte| *byte == b',')?,
-    };
+    let end = id_end(rest)?;
     Some((plain_id(&rest[..end])?, &rest[end..]))
 }
 
+fn id_end(rest: &[u8]) -> Option<usize> {
+    match rest.first()? {
+        b'"' => rest[1..].iter().take(LONGEST_ID).position(|byte| *byte == b'"').map(|n| n + 2),
+        _ => rest.iter().take(LONGEST_ID).position(|byte| *byte == b','),
+    }
+}
+
+/// How long the plain id is with which this begins.
+fn plain_id_length(rest: &[u8]) -> Option<usize> {
+    id_end(rest).filter(|end| is_plain_id(&rest[..*end]))
+}
+
+/// What stands before an id at the end.
+const BEFORE_THE_LAST: &[u8] = b",\"jsonrpc\":\"2.0\",\"id\":";
+
 fn id_at_the_tail(line: &[u8]) -> Option<Id> {
-    const BEFORE: &[u8] = b",\"jsonrpc\":\"2.0\",\"id\":";
-    let start = match line.last()? {
-        b'"' => line[..line.len() - 1].iter().rev().take(LONGEST_ID).position(|byte| *byte == b'"').map(|n| n + 2)?,
-        _ => line.iter().rev().take(LONGEST_ID).position(|byte| *byte == b':')?,
-    };
-    let (before, id) = line.split_at(line.len() - start);
-    before.ends_with(BEFORE).then(|| plain_id(id))?
+    let (before, id) = line.split_at(line.len() - id_start(line)?);
+    before.ends_with(BEFORE_THE_LAST).then(|| plain_id(id))?
+}
+
+/// How long the token is with which this ends.
+fn id_start(line: &[u8]) -> Option<usize> {
+    match line.last()? {
+        b'"' => line[..line.len() - 1].iter().rev().take(LONGEST_ID).position(|byte| *byte == b'"').map(|n| n + 2),
+        _ => line.iter().rev().take(LONGEST_ID).position(|byte| *byte == b':'),
+    }
+}
+
+/// How long the plain id is that ends this as a message's last member.
+fn id_length_at_the_tail(line: &[u8]) -> Option<usize> {
+    let length = id_start(line)?;
+    let (before, id) = line.split_at(line.len() - length);
+    (before.ends_with(BEFORE_THE_LAST) && is_plain_id(id)).then_some(length)
+}
+
+fn is_plain_id(token: &[u8]) -> bool {
+    match token {
+        [b'0'] => true,
+        [b'1'..=b'9', rest @ ..] => rest.len() < 18 && rest.iter().all(u8::is_ascii_digit),
+        [b'"', text @ .., b'"'] => text.iter().all(|byte| (b' '..=b'~').contains(byte) && *byte != b'\\'),
+        _ => false,
+    }
 }
 
 /// A whole number, or a text without escapes.
@@ -88,8 +177,10 @@ fn plain_id(token: &[u8]) -> Option<Id> {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use super::*;
-    use crate::{Envelope, Kind, Message, read};
+    use crate::{Envelope, Kind, Message, Outcome, read};
 
     /// What `read` says, in the words of a glance.
     fn read_as_glimpse(line: &[u8]) -> Option<(Id, Option<String>)> {
@@ -106,6 +197,32 @@ mod tests {
         match glance(line)? {
             Glimpse::Request { id, method } => Some((id, Some(String::from_utf8_lossy(method).into_owned()))),
             Glimpse::Result { id } => Some((id, None)),
+        }
+    }
+
+    /// The id, the method, and the params or the result: by where a glance saw them.
+    fn places_seen(line: &str) -> Option<(&str, Option<&str>, Option<&str>)> {
+        match glance_at(line.as_bytes())? {
+            GlimpseAt::Request { id, method, params } => {
+                Some((&line[id], std::str::from_utf8(method).ok(), params.map(|at| &line[at])))
+            }
+            GlimpseAt::Result { id, result } => Some((&line[id], None, Some(&line[result]))),
+        }
+    }
+
+    /// The same as `read` has them.
+    fn places_read(line: &str) -> Option<(&str, Option<&str>, Option<&str>)> {
+        let text = |raw| std::str::from_utf8(raw).ok();
+        match read(line.as_bytes()) {
+            Ok(Message::One(Envelope { kind: Kind::Request { id, method, params }, .. })) => {
+                let Cow::Borrowed(method) = method else { return None };
+                Some((text(id.raw())?, Some(method), params.and_then(text)))
+            }
+            Ok(Message::One(Envelope {
+                kind: Kind::Response { id: Some(id), outcome: Outcome::Result(result) },
+                ..
+            })) => Some((text(id.raw())?, None, text(result))),
+            _ => None,
         }
     }
 
@@ -136,6 +253,7 @@ mod tests {
                     let seen = seen(line.as_bytes());
                     assert!(seen.is_some(), "{line}");
                     assert_eq!(seen, read_as_glimpse(line.as_bytes()), "{line}");
+                    assert_eq!(places_seen(&line), places_read(&line), "{line}");
                 }
             }
         }
@@ -167,6 +285,13 @@ mod tests {
             r#"{"result":1,"x":{},"jsonrpc":"2.0","id":{"a":1}}"#,
         ] {
             assert_eq!(glance(line.as_bytes()), None, "{line}");
+            assert_eq!(glance_at(line.as_bytes()), None, "{line}");
+        }
+        for line in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","x":1,"params":{}}"#,
+            r#"{"method":"m","x":1,"params":{},"jsonrpc":"2.0","id":1}"#,
+        ] {
+            assert_eq!(glance_at(line.as_bytes()), None, "{line}");
         }
     }
 }

@@ -17,8 +17,8 @@ mod text;
 
 pub use envelope::{Envelope, Kind, Message, NotAMessage, Outcome, read};
 pub use framing::{Found, Line, Lines, Span};
-pub use glance::{Glimpse, glance};
+pub use glance::{Glimpse, GlimpseAt, glance, glance_at};
 pub use id::{Id, IdToken};
-pub use members::find;
-pub use reply::{error, errors, notification, request, result, with_id};
+pub use members::{find, members};
+pub use reply::{error, error_to, errors, notification, request, result, result_to, with_id};
 pub use skim::{Skimmed, Skimmer};

@@ -61,9 +61,11 @@ pub(crate) fn says(key: &[u8], name: &str) -> bool {
 #[must_use]
 pub fn find(json: &[u8], path: &[&str]) -> Option<Range<usize>> {
     let start = after_space(json, 0);
-    let mut place = start..value_end(json, start)?;
+    // Where it ends will be seen when its members are visited, if any has to be.
+    let end = if path.is_empty() { value_end(json, start)? } else { start };
+    let mut place = start..end;
     for name in path {
-        if json[place.start] != b'{' {
+        if json.get(place.start) != Some(&b'{') {
             return None;
         }
         let mut found = None;
@@ -75,4 +77,14 @@ pub fn find(json: &[u8], path: &[&str]) -> Option<Range<usize>> {
         place = found?;
     }
     Some(place)
+}
+
+/// Visits each member of a JSON object, given as its text: its key, with its quotes, and where its value is. `None` when it is not
+/// an object, or broken.
+pub fn members<'a>(json: &'a [u8], each: impl FnMut(&'a [u8], Range<usize>)) -> Option<()> {
+    let start = after_space(json, 0);
+    if json.get(start) != Some(&b'{') {
+        return None;
+    }
+    visit(json, start, each).map(|_| ())
 }

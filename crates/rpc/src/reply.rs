@@ -29,9 +29,24 @@ pub fn errors(ids: &[Id], code: i64, message: &str, data: Option<&Value>) -> Vec
     line
 }
 
+/// An answer that says no, to an id that is JSON already: a token as it came, or null.
+#[must_use]
+pub fn error_to(raw_id: &[u8], code: i64, message: &str) -> Vec<u8> {
+    let mut line = Vec::with_capacity(128 + message.len());
+    line.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    line.extend_from_slice(raw_id);
+    push_what_went_wrong(&mut line, code, message, None);
+    line.push(b'\n');
+    line
+}
+
 fn push_error(line: &mut Vec<u8>, id: &Id, code: i64, message: &str, data: Option<&Value>) {
     line.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     id.write(line);
+    push_what_went_wrong(line, code, message, data);
+}
+
+fn push_what_went_wrong(line: &mut Vec<u8>, code: i64, message: &str, data: Option<&Value>) {
     line.extend_from_slice(b",\"error\":{\"code\":");
     line.extend_from_slice(code.to_string().as_bytes());
     line.extend_from_slice(b",\"message\":");
@@ -49,6 +64,18 @@ pub fn result(id: &Id, raw_result: &[u8]) -> Vec<u8> {
     let mut line = Vec::with_capacity(64 + raw_result.len());
     line.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     id.write(&mut line);
+    line.extend_from_slice(b",\"result\":");
+    push_raw(&mut line, raw_result);
+    line.extend_from_slice(b"}\n");
+    line
+}
+
+/// An answer, to an id and with a result that are JSON already.
+#[must_use]
+pub fn result_to(raw_id: &[u8], raw_result: &[u8]) -> Vec<u8> {
+    let mut line = Vec::with_capacity(64 + raw_id.len() + raw_result.len());
+    line.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    line.extend_from_slice(raw_id);
     line.extend_from_slice(b",\"result\":");
     push_raw(&mut line, raw_result);
     line.extend_from_slice(b"}\n");

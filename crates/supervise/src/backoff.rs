@@ -4,6 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use nostray_pen::Rate;
+
+/// So many failures are too many, unless a user says otherwise.
+pub const MAX_FAILURES: Rate = Rate { times: 5, within: Duration::from_secs(60) };
+
 /// A pause that doubles with every failure, between two bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
@@ -18,6 +23,11 @@ impl Default for Backoff {
 }
 
 impl Backoff {
+    /// For a link to a child that somebody else keeps: hardly any, since that one paces the starts.
+    pub(crate) fn of_links() -> Self {
+        Self { first: Duration::from_millis(2), longest: Duration::from_secs(2) }
+    }
+
     /// The longest pause.
     #[must_use]
     pub fn longest(&self) -> Duration {
@@ -64,40 +74,6 @@ impl FromStr for Backoff {
     }
 }
 
-/// So many times in so long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rate {
-    /// How many times.
-    pub times: u32,
-    /// In how long.
-    pub within: Duration,
-}
-
-impl Default for Rate {
-    fn default() -> Self {
-        Self { times: 5, within: Duration::from_secs(60) }
-    }
-}
-
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.times, humantime::format_duration(self.within))
-    }
-}
-
-impl FromStr for Rate {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "write it like 5/1m: how many, in how long".to_owned();
-        let (times, within) = text.split_once('/').ok_or_else(wrong)?;
-        let times = times.trim().parse().ok().filter(|times| (1..=1000).contains(times)).ok_or_else(wrong)?;
-        let within =
-            humantime::parse_duration(within.trim()).ok().filter(|time| !time.is_zero()).ok_or_else(wrong)?;
-        Ok(Self { times, within: within.min(Duration::from_secs(366 * 24 * 3600)) })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,11 +92,6 @@ mod tests {
         for wrong in ["", "1s", "1s..", "..1s", "2s..1s", "0s..1s", "1..2"] {
             assert!(wrong.parse::<Backoff>().is_err(), "{wrong}");
         }
-        for wrong in ["", "5", "5/", "/1m", "0/1m", "-1/1m", "5/0s", "5/1"] {
-            assert!(wrong.parse::<Rate>().is_err_and(|why| why.contains("5/1m")), "{wrong}");
-        }
-        assert_eq!("5/1m".parse::<Rate>().expect("right"), Rate::default());
-        assert_eq!(Rate::default().to_string(), "5/1m");
         assert_eq!(Backoff::default().to_string(), "250ms..30s");
         assert_eq!("250ms..30s".parse::<Backoff>().expect("right"), Backoff::default());
     }

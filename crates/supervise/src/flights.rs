@@ -106,6 +106,14 @@ impl Flights {
         Some(flight)
     }
 
+    /// Takes out a handshake that is not answered yet.
+    pub(crate) fn take_handshake(&mut self) -> Option<(Id, Note)> {
+        let is_one =
+            |flight: &Flight| matches!(flight.note, Note::Initialize(_)) && flight.batch.is_none() && !flight.idle;
+        let id = self.by_id.iter().find(|(_, flight)| is_one(flight)).map(|(id, _)| id.clone())?;
+        self.answered(&id).map(|flight| (id, flight.note))
+    }
+
     fn all_with<'a>(&'a mut self, id: &'a Id) -> impl Iterator<Item = &'a mut Flight> {
         let twice = self.twice.iter_mut().filter(move |(other, _)| other == id).map(|(_, flight)| flight);
         self.by_id.get_mut(id).into_iter().chain(twice)

@@ -4,8 +4,8 @@
 //! Its invariants:
 //! 1. At most one live generation. The next one starts only when the tree of the last one is empty.
 //! 2. No holder, no child: nothing is started, or started again, that nobody holds.
-//! 3. A child that is still starting is torn down only because nobody holds it any more, because it was to be stopped, or
-//!    because of a limit that the user set; never for a newcomer.
+//! 3. A child that is still starting is torn down only because nobody holds it any more, because somebody wants it to be stopped
+//!    or started anew, or because of a limit that the user set; never for a newcomer.
 //! 4. Starts back off exponentially, forget their failures only after a sustained time in *ready*, and trip.
 //! 5. What was in flight when its child died is cut off at once.
 //! 6. Stopping beats starting.
@@ -14,7 +14,7 @@ mod words;
 
 use std::time::Duration;
 
-use crate::backoff::Rate;
+use nostray_pen::Rate;
 pub use words::{Action, Cause, Event, Generation, Moment, Policy, State, Timer, Why};
 
 /// A child's life, as it was so far.
@@ -52,6 +52,11 @@ impl Machine {
         }
     }
 
+    /// From now on the child is kept otherwise.
+    pub fn adopt(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
     /// Where it is.
     #[must_use]
     pub fn state(&self) -> &State {
@@ -72,7 +77,8 @@ impl Machine {
 
     /// [`Event::Busy`] or [`Event::Quiet`], where nothing would follow from it; with every message, so it should cost nothing.
     /// False if something may: then the event is to be taken in.
-    pub(crate) fn takes_note(&mut self, busy: bool) -> bool {
+    #[must_use]
+    pub fn takes_note(&mut self, busy: bool) -> bool {
         let indifferent = self.policy.hibernate.is_none()
             && matches!(self.state, State::Starting(_) | State::Ready { recycle: None, .. });
         if indifferent {
@@ -126,6 +132,13 @@ impl Machine {
             Event::Died(generation, cause) => self.on_death(generation, cause, &mut todo),
             Event::Emptied(generation, cause) => self.on_empty(generation, cause, now, luck, &mut todo),
             Event::Hopeless(generation, cause) => self.on_hopeless(generation, cause, &mut todo),
+            Event::Restart => self.on_restart(&mut todo),
+            Event::Rested(generation) => {
+                if self.state.live() == Some(generation) {
+                    todo.extend([Timer::Start, Timer::Sustained, Timer::Hibernate, Timer::Age].map(Action::Disarm));
+                    self.on_rest(&mut todo);
+                }
+            }
             Event::BadStart(generation) => {
                 if self.state == State::Starting(generation) {
                     self.tear_down(generation, Why::BadStart, &mut todo);
@@ -213,6 +226,21 @@ impl Machine {
         }
     }
 
+    fn on_restart(&mut self, todo: &mut Vec<Action>) {
+        match &self.state {
+            State::Ready { generation, .. } => self.recycle(*generation, Why::Restart, todo),
+            // One that hangs in its start is never quiet, and is what is mostly meant.
+            State::Starting(generation) => self.tear_down(*generation, Why::Restart, todo),
+            // Whoever asks has mended what was wrong.
+            State::BackingOff { .. } | State::Tripped { .. } if self.holders > 0 => {
+                self.failures.clear();
+                (self.in_a_row, self.on_probation) = (0, false);
+                self.start(todo);
+            }
+            _ => {}
+        }
+    }
+
     /// What there is to do when nothing is in flight.
     fn look_for_rest(&mut self, todo: &mut Vec<Action>) {
         if self.busy {
@@ -259,7 +287,7 @@ impl Machine {
                 self.state = State::Ended;
             }
             State::Stopping { why: Why::Hibernate, .. } if self.holders > 0 => self.rest(self.demanded, todo),
-            State::Stopping { why: Why::Memory | Why::Age, .. } if self.holders > 0 => {
+            State::Stopping { why: Why::Memory | Why::Age | Why::Restart, .. } if self.holders > 0 => {
                 self.rest(self.demanded || !self.policy.on_demand, todo);
             }
             State::Stopping { why: why @ (Why::StartTimeout | Why::BadStart), .. } if self.holders > 0 => {
@@ -274,6 +302,18 @@ impl Machine {
                 todo.push(Action::Refuse(Why::Released.cause()));
                 self.state = State::Asleep;
             }
+        }
+    }
+
+    /// What became of a child that others keep is not a failure, and need not be ended by us.
+    fn on_rest(&mut self, todo: &mut Vec<Action>) {
+        match &self.state {
+            State::Stopping { why: Why::Stop, .. } => {
+                todo.push(Action::Refuse(Why::Stop.cause()));
+                self.state = State::Ended;
+            }
+            _ if self.holders > 0 => self.rest(self.demanded, todo),
+            _ => self.state = State::Asleep,
         }
     }
 

@@ -60,9 +60,18 @@ pub(crate) struct Memory {
     initialized: Option<Line>,
     level: Option<Line>,
     subscriptions: Vec<(String, Line)>,
-    listens: Vec<(Id, Line)>,
+    listens: Vec<Listen>,
     replays: Vec<Line>,
     replay_methods: Vec<String>,
+}
+
+/// A stream that the host has asked for.
+#[derive(Debug)]
+struct Listen {
+    id: Id,
+    line: Line,
+    /// The host knows that it is open.
+    acknowledged: bool,
 }
 
 /// One thing to tell a new child.
@@ -74,8 +83,8 @@ pub(crate) enum Step {
     Ask(Line),
     /// A notification.
     Tell(Line),
-    /// A stream that goes on: what comes of it is the host's, but not that it was opened.
-    Reopen(Id, Line),
+    /// A stream that goes on: what comes of it is the host's, but that it was opened only if the host does not know.
+    Reopen { id: Id, line: Line, acknowledged: bool },
 }
 
 impl Memory {
@@ -124,14 +133,26 @@ impl Memory {
 
     pub(crate) fn listen(&mut self, id: Id, line: Line) {
         self.unlisten(&id);
-        push(&mut self.listens, (id, line));
+        push(&mut self.listens, Listen { id, line, acknowledged: false });
+    }
+
+    /// The host learns that a stream is open.
+    pub(crate) fn acknowledged(&mut self, id: &Id) {
+        if let Some(listen) = self.listens.iter_mut().find(|listen| listen.id == *id) {
+            listen.acknowledged = true;
+        }
     }
 
     /// True if it was one.
     pub(crate) fn unlisten(&mut self, id: &Id) -> bool {
         let before = self.listens.len();
-        self.listens.retain(|(listening, _)| listening != id);
+        self.listens.retain(|listen| listen.id != *id);
         before > self.listens.len()
+    }
+
+    /// Whether it is a stream that was open before.
+    pub(crate) fn listens(&self, id: &Id) -> bool {
+        self.listens.iter().any(|listen| listen.id == *id)
     }
 
     /// The streams that carry news of a list.
@@ -140,7 +161,7 @@ impl Memory {
             nostray_rpc::find(line, &["params", "notifications", kind.filter()])
                 .is_some_and(|at| &line[at] == b"true")
         };
-        self.listens.iter().filter(|(_, line)| wants(line)).map(|(id, _)| id.clone()).collect()
+        self.listens.iter().filter(|listen| wants(&listen.line)).map(|listen| listen.id.clone()).collect()
     }
 
     pub(crate) fn replay(&mut self, line: Line) {
@@ -164,7 +185,11 @@ impl Memory {
             );
             script.push(if is_request { Step::Ask(line.clone()) } else { Step::Tell(line.clone()) });
         }
-        script.extend(self.listens.iter().map(|(id, line)| Step::Reopen(id.clone(), line.clone())));
+        script.extend(self.listens.iter().map(|Listen { id, line, acknowledged }| Step::Reopen {
+            id: id.clone(),
+            line: line.clone(),
+            acknowledged: *acknowledged,
+        }));
         script
     }
 }

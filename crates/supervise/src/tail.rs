@@ -5,14 +5,16 @@ use std::collections::VecDeque;
 const LINES: usize = 20;
 const LONGEST: usize = 500;
 
+/// The last lines.
 #[derive(Debug, Default)]
-pub(crate) struct Tail {
+pub struct Tail {
     lines: VecDeque<String>,
     unfinished: Vec<u8>,
 }
 
 impl Tail {
-    pub(crate) fn add(&mut self, bytes: &[u8]) {
+    /// More was written.
+    pub fn add(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|b| *b == b'\n') {
             let room = LONGEST.saturating_sub(self.unfinished.len());
             self.unfinished.extend_from_slice(&piece[..piece.len().min(room)]);
@@ -34,12 +36,13 @@ impl Tail {
     }
 
     /// The last lines, the newest last.
-    pub(crate) fn lines(&mut self) -> Vec<String> {
+    pub fn lines(&mut self) -> Vec<String> {
         self.finish();
         self.lines.iter().cloned().collect()
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Another child.
+    pub fn clear(&mut self) {
         *self = Self::default();
     }
 }

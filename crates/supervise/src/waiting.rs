@@ -37,6 +37,11 @@ impl Queue {
         self.lines.len() >= MOST_LINES || self.bytes >= MOST_BYTES
     }
 
+    /// Whether this is asked by what waits.
+    pub(crate) fn asks(&self, id: &Id) -> bool {
+        self.lines.iter().any(|waiting| waiting.asks.iter().any(|(asked, _)| asked == id))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }

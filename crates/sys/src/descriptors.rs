@@ -34,11 +34,11 @@ pub fn stdin_kind() -> StdinKind {
     if startup::was_closed(0) {
         return StdinKind::Mute;
     }
-    let stdin = io::stdin();
-    if rustix::termios::isatty(&stdin) {
+    let stdin = standard_input();
+    if rustix::termios::isatty(stdin) {
         return StdinKind::Terminal;
     }
-    let Ok(stat) = fstat(&stdin) else { return StdinKind::Mute };
+    let Ok(stat) = fstat(stdin) else { return StdinKind::Mute };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Fifo => StdinKind::Pipe(PipeId { device: stat.st_dev, inode: stat.st_ino }),
         FileType::Socket => StdinKind::Socket(stat.st_ino),
@@ -185,6 +185,31 @@ pub fn become_stdio(stdin: &OwnedFd, stdout: &OwnedFd, stderr: &OwnedFd) -> io::
     Ok(())
 }
 
+/// Takes over what is the standard input, and puts `/dev/null` in its place.
+pub fn own_stdin() -> io::Result<OwnedFd> {
+    let taken = rustix::io::fcntl_dupfd_cloexec(standard_input(), 3)?;
+    replace_with_null(true, false)?;
+    Ok(taken)
+}
+
+/// The standard input, which this process never closes. Not by way of the standard library, which has a buffer for it: eight
+/// kilobytes in each process of a pen.
+#[must_use]
+pub fn standard_input() -> BorrowedFd<'static> {
+    rustix::stdio::stdin()
+}
+
+/// The standard error, which this process never closes.
+#[must_use]
+pub fn standard_error() -> BorrowedFd<'static> {
+    rustix::stdio::stderr()
+}
+
+/// Makes this the standard error.
+pub fn become_stderr(file: &OwnedFd) -> io::Result<()> {
+    Ok(rustix::stdio::dup2_stderr(file)?)
+}
+
 /// In the child, just before it becomes the program: closes what the host had closed of 0, 1 and 2, which
 /// Rust's runtime filled with `/dev/null`.
 pub fn close_what_was_closed() {
@@ -193,6 +218,11 @@ pub fn close_what_was_closed() {
             close(fd.into());
         }
     }
+}
+
+/// Closes what another process of ours goes on to use, in one that was forked from it and **never returns to whoever owns it**.
+pub fn close_for_good(fd: BorrowedFd<'_>) {
+    close(fd.as_raw_fd());
 }
 
 /// Writes one line to standard error, or nothing if it would have to wait: a guard must not hang because its host has stopped
@@ -239,7 +269,7 @@ pub fn receive_message(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<
 /// The process that made the socket (pair) which is our standard input.
 #[must_use]
 pub fn maker_of_stdin_socket() -> Option<crate::Pid> {
-    rustix::net::sockopt::socket_peercred(io::stdin()).ok().map(|credentials| credentials.pid)
+    rustix::net::sockopt::socket_peercred(standard_input()).ok().map(|credentials| credentials.pid)
 }
 
 /// For opening a file that may be a pipe, without waiting for whoever is at its other end, and for writing to it likewise.

@@ -64,12 +64,13 @@ impl Events {
         self.tell_the_kernel()?;
         let before = names.len();
         names.extend((0..self.watched.len()).filter(|name| self.watched[*name].is_some_and(|w| w.is_file)));
-        let timeout = if names.len() > before { Some(Duration::ZERO) } else { timeout };
-        let timeout = timeout.map(|t| Timespec {
+        let duration = if names.len() > before { Some(Duration::ZERO) } else { timeout };
+        let timeout = duration.map(|t| Timespec {
             tv_sec: t.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: t.subsec_nanos().into(),
         });
         self.came.clear();
+        crate::memory::before_waiting(duration);
         match epoll::wait(&self.epoll, spare_capacity(&mut self.came), timeout.as_ref()) {
             Ok(_) => names.extend(self.came.iter().filter_map(|event| usize::try_from(event.data.u64()).ok())),
             // Stopped and continued: nothing has come, and the caller computes its timeout anew.

@@ -1,6 +1,6 @@
 //! Turning this process into another program.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
@@ -28,16 +28,16 @@ impl Program {
     /// variable set in it. Returns only with the reason why not.
     #[must_use]
     pub fn exec_with(&self, name: &OsStr, value: &OsStr) -> io::Error {
-        let mut environment = Vec::new();
-        for (key, old) in std::env::vars_os() {
-            if key != name {
-                environment.push(variable(&key, &old));
-            }
-        }
-        environment.push(variable(name, value));
-        let environment: Vec<CString> = environment.into_iter().flatten().collect();
-        let argv = pointers(&self.argv);
-        let envp = pointers(&environment);
+        self.exec_with_all(&[(name, value)])
+    }
+
+    /// The same with several variables.
+    #[must_use]
+    pub fn exec_with_all(&self, set: &[(&OsStr, &OsStr)]) -> io::Error {
+        let added: Vec<CString> = set.iter().filter_map(|(name, value)| variable(name, value)).collect();
+        let is_kept = |old: &CStr| !set.iter().any(|(name, _)| sets(old, name));
+        let argv: Vec<_> = pointers(&self.argv).chain([std::ptr::null()]).collect();
+        let envp: Vec<_> = environment(is_kept).chain(pointers(&added)).chain([std::ptr::null()]).collect();
         // SAFETY: both arrays are null-terminated and point to strings that live until the call returns.
         unsafe { libc::execvpe(argv[0], argv.as_ptr(), envp.as_ptr()) };
         io::Error::last_os_error()
@@ -48,6 +48,49 @@ fn variable(key: &OsStr, value: &OsStr) -> Option<CString> {
     CString::new([key.as_bytes(), b"=", value.as_bytes()].concat()).ok()
 }
 
-fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
-    strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+/// Whether this is the variable of that name.
+fn sets(variable: &CStr, name: &OsStr) -> bool {
+    variable.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
+}
+
+fn pointers(strings: &[CString]) -> impl Iterator<Item = *const libc::c_char> {
+    strings.iter().map(|string| string.as_ptr())
+}
+
+/// This process's variables, where they are: a forked child that copied them would first get a copy of every page for it.
+fn environment(is_kept: impl Fn(&CStr) -> bool) -> impl Iterator<Item = *const libc::c_char> {
+    unsafe extern "C" {
+        static environ: *const *const libc::c_char;
+    }
+    // SAFETY: the C library's own variable. Nobody changes it or what it points to: that is unsafe, too, and whoever does it
+    // vouches that nobody reads.
+    let list = unsafe { environ };
+    // SAFETY: unless there is none, it ends with a null pointer, behind which nobody looks.
+    let at = move |index| unsafe { *list.add(index) };
+    let all = (0..).take_while(move |_| !list.is_null()).map(at).take_while(|variable| !variable.is_null());
+    // SAFETY: each is a C string that stays where it is until the program is another one.
+    all.filter(move |&variable| is_kept(unsafe { CStr::from_ptr(variable) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_is_known_by_its_whole_name() {
+        for (variable, name, is_it) in
+            [(c"A=1", "A", true), (c"A=", "A", true), (c"AB=1", "A", false), (c"A", "A", false), (c"=A", "A", false)]
+        {
+            assert_eq!(sets(variable, name.as_ref()), is_it, "{variable:?} {name}");
+        }
+    }
+
+    #[test]
+    fn the_environment_is_this_process_own() {
+        let (name, _) = std::env::vars_os().next().expect("a test runner gives some");
+        let all = environment(|_| true).count();
+        assert!(all >= std::env::vars_os().count(), "what is no variable for Rust is passed on as well");
+        assert_eq!(environment(|variable| sets(variable, &name)).count(), 1);
+        assert_eq!(environment(|variable| !sets(variable, &name)).count(), all - 1);
+    }
 }

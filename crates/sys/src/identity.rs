@@ -1,5 +1,7 @@
 //! What names one process for ever, unlike its number.
 
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 
 use crate::proc::{StartTime, Stat};
@@ -19,9 +21,12 @@ impl World {
     /// The one that this process lives in; `None` without `/proc`.
     #[must_use]
     pub fn current() -> Option<Self> {
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        // In one read: every start of a pen asks, and a buffer that grows takes three.
+        let mut boot = [0; 64];
+        let length = File::open("/proc/sys/kernel/random/boot_id").ok()?.read(&mut boot).ok()?;
+        let boot = std::str::from_utf8(&boot[..length]).ok()?.trim().to_owned();
         let pid_namespace = std::fs::metadata("/proc/self/ns/pid").ok()?.ino();
-        Some(Self { boot: boot.trim().to_owned(), pid_namespace })
+        Some(Self { boot, pid_namespace })
     }
 }
 

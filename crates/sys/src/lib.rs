@@ -7,10 +7,15 @@
 compile_error!("nostray contains process trees on Linux only, so far");
 
 pub mod cgroup;
+pub mod clock;
 pub mod descriptors;
 pub mod events;
 pub mod exec;
+pub mod fifo;
 pub mod identity;
+pub mod listeners;
+pub mod local;
+pub mod mailbox;
 pub mod memory;
 pub mod namespace;
 pub mod other_end;

@@ -1,31 +1,75 @@
 //! Giving back memory that a process which only waits does not need.
 
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-/// Drops this process's hold on the pages of programs and libraries that it only reads, most of which only starting up
-/// has touched. They stay in the page cache and come back by themselves when they are needed, which for a guard is at
-/// the end of its tree.
-pub fn release_program_pages() {
-    // SAFETY: the callback has the signature that is asked for and keeps nothing of what it is given.
-    unsafe { libc::dl_iterate_phdr(Some(release), std::ptr::null_mut()) };
+use rustix::mm::{Advice, madvise};
+
+/// Whether the next wait is to give program pages back.
+static WANTED: AtomicBool = AtomicBool::new(false);
+
+/// At the next wait for events, drops this process's hold on the pages of programs and libraries that it only reads, most of
+/// which only starting up has touched. They stay in the page cache and come back by themselves when they are needed, which
+/// for a guard is at the end of its tree.
+///
+/// Not at once: the kernel maps sixteen pages around each one that is touched, so that the way from here to the wait would
+/// bring most of them back.
+pub fn release_program_pages_at_next_wait() {
+    WANTED.store(true, Ordering::Relaxed);
+}
+
+/// For whoever is about to wait. Part of its caller, so that the code that goes on from here is on the same page.
+#[inline(always)]
+pub(crate) fn before_waiting(timeout: Option<Duration>) {
+    // Who does not wait goes on to work.
+    if timeout == Some(Duration::ZERO) || !WANTED.swap(false, Ordering::Relaxed) {
+        return;
+    }
+    let segments = Segments::of_this_process();
+    for &(start, length) in &segments.found[..segments.count] {
+        // SAFETY: a segment without the write flag is mapped from its file and was never written, so dropping a page of it
+        // loses nothing: the next access reads the same bytes. (What the loader itself relocates lies in segments that
+        // have the flag, also where it is taken away later.)
+        unsafe { madvise(start, length, Advice::LinuxDontNeed) }.ok();
+    }
+}
+
+/// Where the program and its libraries are mapped read-only: start and length in bytes. All of them are looked up before the
+/// first is dropped, and nothing is allocated, for the same reason for which it is done last of all.
+struct Segments {
+    /// The program's own come first. What is left out of so many is only not given back.
+    found: [(*mut c_void, usize); 16],
+    count: usize,
+}
+
+impl Segments {
+    #[inline(never)]
+    fn of_this_process() -> Self {
+        let mut segments = Self { found: [(std::ptr::null_mut(), 0); 16], count: 0 };
+        // SAFETY: the callback has the signature that is asked for, and the pointer is to what it expects, alive during the call.
+        unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut segments).cast()) };
+        segments
+    }
 }
 
 /// Called for the program and for each library that it has loaded.
-unsafe extern "C" fn release(object: *mut libc::dl_phdr_info, _size: usize, _data: *mut c_void) -> libc::c_int {
-    // SAFETY: the loader passes a description that is valid during the call, with as many headers as it says.
-    let (base, headers) = unsafe {
+unsafe extern "C" fn add(object: *mut libc::dl_phdr_info, _size: usize, segments: *mut c_void) -> libc::c_int {
+    // SAFETY: the loader passes a description that is valid during the call, with as many headers as it says, and the pointer
+    // that `of_this_process` gave.
+    let (base, headers, segments) = unsafe {
         let object = &*object;
-        (object.dlpi_addr, std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()))
+        let headers = std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into());
+        (object.dlpi_addr, headers, &mut *segments.cast::<Segments>())
     };
     let page = rustix::param::page_size() as u64;
     for header in headers {
         let start = (base + header.p_vaddr).next_multiple_of(page);
         let end = (base + header.p_vaddr + header.p_memsz) / page * page;
-        if header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W == 0 && start < end {
-            // SAFETY: a segment without the write flag is mapped from its file and was never written, so dropping a
-            // page of it loses nothing: the next access reads the same bytes. (What the loader itself relocates lies
-            // in segments that have the flag, also where it is taken away later.)
-            unsafe { libc::madvise(start as *mut c_void, (end - start) as usize, libc::MADV_DONTNEED) };
+        let is_read_only = header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W == 0;
+        if let Some(free) = segments.found.get_mut(segments.count).filter(|_| is_read_only && start < end) {
+            *free = (start as *mut c_void, (end - start) as usize);
+            segments.count += 1;
         }
     }
     0
@@ -35,13 +79,4 @@ unsafe extern "C" fn release(object: *mut libc::dl_phdr_info, _size: usize, _dat
 pub fn release_free() {
     // SAFETY: the call only touches the allocator's own lists, under its own lock.
     unsafe { libc::malloc_trim(0) };
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_program_goes_on_afterwards() {
-        super::release_program_pages();
-        assert_eq!(format!("{}", 6 * 7), "42");
-    }
 }

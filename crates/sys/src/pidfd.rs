@@ -31,6 +31,11 @@ impl Pidfd {
         Self::open(rustix::process::getpid())
     }
 
+    /// Another descriptor for the same handle, for whoever waits on descriptors of its own.
+    pub fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.0.try_clone()
+    }
+
     /// Sends `signal` to this very process; an error when it has ended or may not be signalled.
     pub fn send(&self, signal: Signal) -> io::Result<()> {
         // SAFETY: the descriptor is open, a null siginfo is what `kill` would send, flags are none.

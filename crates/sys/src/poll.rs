@@ -21,7 +21,7 @@ pub enum Until {
 
 /// Waits until one of the events has come, and says for each whether it has. Without a timeout there is no
 /// wake-up until then.
-pub fn wait(events: &[(BorrowedFd<'_>, Until)], timeout: Option<Duration>) -> io::Result<Vec<bool>> {
+pub fn wait(events: &[(BorrowedFd<'_>, Until)], duration: Option<Duration>) -> io::Result<Vec<bool>> {
     let mut fds: Vec<PollFd<'_>> = events
         .iter()
         .map(|(fd, until)| {
@@ -33,8 +33,9 @@ pub fn wait(events: &[(BorrowedFd<'_>, Until)], timeout: Option<Duration>) -> io
             PollFd::from_borrowed_fd(*fd, flags)
         })
         .collect();
-    let timeout = timeout
+    let timeout = duration
         .map(|t| Timespec { tv_sec: t.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: t.subsec_nanos().into() });
+    crate::memory::before_waiting(duration);
     match rustix::event::poll(&mut fds, timeout.as_ref()) {
         Ok(_) => Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect()),
         // Stopped and continued: nothing has come, and the caller computes its timeout anew.

@@ -199,6 +199,47 @@ pub fn age_of(start: StartTime) -> Option<std::time::Duration> {
     std::time::Duration::try_from_secs_f64((uptime - started).max(0.0)).ok()
 }
 
+/// Whether a process can be seen in the pid namespace that had this number when somebody in it started at this moment.
+///
+/// The kernel gives the number of a namespace that is gone to the next one. But nobody of a namespace outlives its first process: where
+/// that one has started later, it is another namespace.
+#[must_use]
+pub fn is_anybody_in(pid_namespace: u64, since: StartTime) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let is_in =
+        |pid: Pid| std::fs::metadata(format!("/proc/{pid}/ns/pid")).is_ok_and(|found| found.ino() == pid_namespace);
+    let mut all = scan().unwrap_or_default();
+    all.retain(|stat| !stat.is_zombie() && is_in(stat.pid));
+    !all.is_empty() && !all.iter().any(|stat| stat.start > since && is_first_of_its_namespace(stat.pid))
+}
+
+/// The last number that a process has is the one in its own pid namespace.
+fn is_first_of_its_namespace(pid: Pid) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    numbers.and_then(|numbers| numbers.split_ascii_whitespace().last()) == Some("1")
+}
+
+/// Those processes of this user, of all that can be looked at, through which the file is locked (`flock`): the kernel says so of each
+/// open file that the lock belongs to.
+#[must_use]
+pub fn who_has_locked(path: &std::path::Path) -> Vec<Stat> {
+    let has_locked = |pid: Pid| {
+        let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let of_path = files.filter(|file| std::fs::read_link(file.path()).is_ok_and(|target| target == path));
+        of_path.into_iter().any(|file| {
+            let info = format!("/proc/{pid}/fdinfo/{}", file.file_name().display());
+            std::fs::read_to_string(info).is_ok_and(|text| {
+                text.lines().any(|line| line.starts_with("lock:") && line.contains("FLOCK") && line.contains("WRITE"))
+            })
+        })
+    };
+    let own = crate::process::user();
+    let mut all = scan().unwrap_or_default();
+    all.retain(|stat| !stat.is_zombie() && user_of(stat.pid) == Some(own) && has_locked(stat.pid));
+    all
+}
+
 /// The user that a process belongs to.
 #[must_use]
 pub fn user_of(pid: Pid) -> Option<u32> {

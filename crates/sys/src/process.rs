@@ -1,6 +1,7 @@
 //! Making, joining and reaping processes.
 
 use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 pub use rustix::process::{Pid, getpid, getppid, setsid};
 use rustix::process::{WaitOptions, WaitStatus, set_child_subreaper, set_parent_process_death_signal};
@@ -53,17 +54,70 @@ pub fn fork() -> io::Result<Side> {
 }
 
 /// Forks a process that does something of its own and ends. It has none of this process's files, so that nobody who waits for
-/// the end of one of them has to wait for it; and `work` knows of nothing from before. Same condition as [`fork`].
-pub fn fork_apart(name: &str, work: fn()) -> io::Result<Pid> {
+/// the end of one of them has to wait for it; and `work` knows of nothing from before but the word that it is told. Same
+/// condition as [`fork`].
+pub fn fork_apart(name: &str, about: &str, work: fn(&str)) -> io::Result<Pid> {
+    fork_with_nothing(
+        name,
+        || true,
+        || {
+            work(about);
+            0
+        },
+    )
+}
+
+/// The same, for work that only this process waits for: it is killed when this process ends.
+pub fn fork_helper(name: &str, about: &str, work: fn(&str)) -> io::Result<Pid> {
+    let parent = getpid();
+    let ends_with_us = || {
+        // Asked for first and looked at then: whoever ended before has sent nothing.
+        set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).ok();
+        getppid() == Some(parent)
+    };
+    fork_with_nothing(name, ends_with_us, || {
+        work(about);
+        0
+    })
+}
+
+/// The same for work that knows of more, and is done in this directory. **It must know of no descriptor from before**: what had
+/// its number is closed.
+pub fn fork_alone(name: &str, directory: BorrowedFd<'_>, work: impl FnOnce() -> u8) -> io::Result<Pid> {
+    let goes_there = || {
+        // One that is not there any more is no reason not to go on.
+        rustix::process::fchdir(directory).ok();
+        true
+    };
+    fork_with_nothing(name, goes_there, work)
+}
+
+/// Forks a process that closes all of its files, after a first step that needs them and may call it off, and ends with its work.
+fn fork_with_nothing(name: &str, first: impl FnOnce() -> bool, work: impl FnOnce() -> u8) -> io::Result<Pid> {
     match fork()? {
         Side::Parent(pid) => Ok(pid),
         Side::Child => {
             set_name(name);
+            if !first() {
+                exit_now(1);
+            }
             crate::descriptors::let_go_of_everything();
-            work();
-            exit_now(0)
+            exit_now(work())
         }
     }
+}
+
+/// Leaves the session and whoever started us, so that nobody's end is ours. Same condition as [`fork`].
+pub fn become_daemon() -> io::Result<()> {
+    if let Side::Parent(_) = fork()? {
+        exit_now(0);
+    }
+    rustix::process::setsid()?;
+    // One that leads no session never gets a terminal.
+    if let Side::Parent(_) = fork()? {
+        exit_now(0);
+    }
+    Ok(())
 }
 
 /// Forks a child that starts inside `cgroup`. Same condition as [`fork`]; the child must do no more than
@@ -130,8 +184,13 @@ pub fn ask_for_term_when_parent_ends() -> io::Result<()> {
 
 /// Tells a person who looks with `ps` what this process is for.
 pub fn set_name(name: &str) {
+    // On the stack: this is the first step of processes that were just forked, and what one of them allocates costs it copies
+    // of pages. The kernel takes fifteen bytes, too.
+    let mut buffer = [0; 16];
+    let length = name.len().min(buffer.len() - 1);
+    buffer[..length].copy_from_slice(&name.as_bytes()[..length]);
     // A name is a courtesy; the kernel refuses none of ours.
-    std::ffi::CString::new(name).map(|name| rustix::thread::set_name(&name)).ok();
+    std::ffi::CStr::from_bytes_until_nul(&buffer).ok().and_then(|name| rustix::thread::set_name(name).ok());
 }
 
 /// Best effort to be scheduled before a tree that forks as fast as it can. Unprivileged users may not, and
@@ -194,6 +253,28 @@ pub enum Reaped {
     Nobody,
 }
 
+/// Reaps this child, if it has ended, and nobody else: for a program that has other children, which are not ours.
+pub fn reap_child(pid: Pid) -> io::Result<Option<Ended>> {
+    match rustix::process::waitpid(Some(pid), WaitOptions::NOHANG)? {
+        None => Ok(None),
+        Some((_, status)) => Ok(match news(pid, status) {
+            News::Ended(_, how) => Some(how),
+            _ => None,
+        }),
+    }
+}
+
+/// Whether this process has children, also such as have ended and were not reaped. One call, where listing them takes four.
+#[must_use]
+pub fn has_children() -> bool {
+    // `__WALL`: also those that were not made by `fork` and tell of their end in another way.
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    let mut news = std::mem::MaybeUninit::<libc::siginfo_t>::uninit();
+    // SAFETY: writes into the variable that it is given, which nobody reads, and with these options only looks.
+    let looked = unsafe { libc::waitid(libc::P_ALL, 0, news.as_mut_ptr(), options) };
+    looked == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ECHILD)
+}
+
 /// Looks at the children without waiting, and reaps one that has ended.
 pub fn reap() -> io::Result<Reaped> {
     let options = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
@@ -246,6 +327,12 @@ pub fn random() -> u64 {
         return (now.as_nanos() as u64) ^ (u64::from(std::process::id()) << 40);
     }
     u64::from_ne_bytes(bytes)
+}
+
+/// The directory that this process is in, for who wants to come back.
+pub fn directory() -> io::Result<OwnedFd> {
+    use rustix::fs::{Mode, OFlags, open};
+    Ok(open(".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// Leaves the directory that this process was started in, which belongs to the child alone.

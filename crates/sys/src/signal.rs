@@ -97,6 +97,17 @@ impl SignalSet {
         })
     }
 
+    /// None.
+    #[must_use]
+    pub fn empty() -> Self {
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: `sigemptyset` initialises the set it is given.
+        Self(unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            set.assume_init()
+        })
+    }
+
     /// The same set without `signal`.
     #[must_use]
     pub fn without(mut self, signal: Signal) -> Self {

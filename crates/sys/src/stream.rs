@@ -1,13 +1,13 @@
 //! Reading and writing without ever waiting, on descriptors that are shared with others: the mode of a pipe or a terminal is
 //! its open file's, so what the host handed down must not be set to non-blocking, or the host itself would be.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags, fcntl_setfl, fstat};
 use rustix::io::{Errno, ReadWriteFlags};
-use rustix::net::SendFlags;
+use rustix::net::{SendAncillaryBuffer, SendFlags};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
 /// A pipe for a child: its end, and ours, which does not wait.
@@ -63,23 +63,43 @@ impl Sink {
 
     /// Writes as much as can be written at once; 0 if that is nothing.
     pub fn write(self, fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-        let written = match self {
-            Self::Socket => rustix::net::send(fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
+        match self {
+            Self::Socket => outcome(rustix::net::send(fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)),
+            Self::OwnPipe => outcome(rustix::io::write(fd, bytes)),
+            Self::Pipe | Self::Other => self.write_pieces(fd, &[IoSlice::new(bytes)]),
+        }
+    }
+
+    /// The same for several pieces, one behind the other, as if they were one: whoever reads is not woken up for the first alone.
+    pub fn write_pieces(self, fd: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let in_small_steps = || match pieces.iter().find(|piece| !piece.is_empty()) {
+            Some(piece) => in_small_steps(fd, piece),
+            None => Ok(0),
+        };
+        outcome(match self {
+            Self::Socket => {
+                let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                rustix::net::sendmsg(fd, pieces, &mut SendAncillaryBuffer::default(), flags)
+            }
             Self::Pipe => {
                 /// Where the file stands, as for `write`.
                 const HERE: u64 = u64::MAX;
-                match rustix::io::pwritev2(fd, &[io::IoSlice::new(bytes)], HERE, ReadWriteFlags::NOWAIT) {
-                    Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::SPIPE) => in_small_steps(fd, bytes),
+                match rustix::io::pwritev2(fd, pieces, HERE, ReadWriteFlags::NOWAIT) {
+                    Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::SPIPE) => in_small_steps(),
                     written => written,
                 }
             }
-            Self::OwnPipe => rustix::io::write(fd, bytes),
-            Self::Other => in_small_steps(fd, bytes),
-        };
-        match written {
-            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
-            written => Ok(written?),
-        }
+            Self::OwnPipe => rustix::io::writev(fd, pieces),
+            Self::Other => in_small_steps(),
+        })
+    }
+}
+
+/// What cannot be written now is no error.
+fn outcome(written: rustix::io::Result<usize>) -> io::Result<usize> {
+    match written {
+        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+        written => Ok(written?),
     }
 }
 
@@ -91,6 +111,18 @@ fn in_small_steps(fd: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<usize>
         return Ok(0);
     }
     rustix::io::write(fd, &bytes[..bytes.len().min(libc::PIPE_BUF)])
+}
+
+/// A terminal as an open file of our own, which does not wait while the terminal is held (Ctrl-S): whether it can be written to says
+/// nothing about how much it takes. None if it is no terminal, or cannot be opened.
+#[must_use]
+pub fn own_terminal(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
+    use std::os::fd::AsRawFd;
+    if !rustix::termios::isatty(fd) {
+        return None;
+    }
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    rustix::fs::open(format!("/proc/self/fd/{}", fd.as_raw_fd()), flags, rustix::fs::Mode::empty()).ok()
 }
 
 /// Reads what is there: `None` if that is nothing, 0 at the end. On a descriptor that may wait, only after `poll` has said that

@@ -1,14 +1,18 @@
 //! What the tests of this folder share.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of it")]
+#![allow(dead_code, unreachable_pub, unused_imports, reason = "each test file uses its own part of it")]
 
+pub mod many;
+pub mod puppet;
+pub mod sharing;
+pub mod slots;
 pub mod stage;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 
-use badchild::{Found, Host, Scene, badchild, publish};
+pub use badchild::in_parallel;
+use badchild::{Found, Host, PATIENCE, Scene, badchild, comes_true, publish};
 
 /// The program under test.
 pub fn nostray() -> PathBuf {
@@ -50,28 +54,20 @@ pub struct Own {
     pub guard: Found,
 }
 
-/// Finds them by the names that they give themselves.
+/// Finds them by the names that they give themselves. Whoever was just forked to sweep has not got one of its own for a moment.
 pub fn own_processes(scene: &Scene) -> Own {
-    let everybody = scene.everybody();
-    let named = |name: &str| {
-        let mut found = everybody.iter().filter(|found| found.stat.name == name);
-        let first = found.next().unwrap_or_else(|| panic!("no {name} among {everybody:#?}"));
-        assert!(found.next().is_none(), "more than one {name}");
-        first.clone()
+    let mut everybody = Vec::new();
+    let named = |all: &[Found], name: &str| {
+        let mut found = all.iter().filter(|found| found.stat.name == name);
+        found.next().filter(|_| found.next().is_none()).cloned()
     };
-    Own { front: named("nostray"), spare: named("nostray-spare"), guard: named("nostray-guard") }
-}
-
-/// Does all the work, a few pieces at a time: most of it is waiting.
-pub fn in_parallel<T: Send>(work: Vec<T>, one: impl Fn(T) + Sync) {
-    let work = Mutex::new(work);
-    std::thread::scope(|scope| {
-        for _ in 0..6 {
-            scope.spawn(|| {
-                while let Some(piece) = { work.lock().expect("no panic under the lock").pop() } {
-                    one(piece);
-                }
-            });
-        }
+    let mut own = None;
+    comes_true(PATIENCE, &mut || {
+        everybody = scene.everybody();
+        let all = ["nostray", "nostray-spare", "nostray-guard"].map(|name| named(&everybody, name));
+        own =
+            if let [Some(front), Some(spare), Some(guard)] = all { Some(Own { front, spare, guard }) } else { None };
+        own.is_some()
     });
+    own.unwrap_or_else(|| panic!("not one of each among {everybody:#?}"))
 }

@@ -35,6 +35,8 @@ pub struct Life {
     pub heard: Vec<String>,
     /// Whether it saw the end of its input.
     pub saw_the_end: bool,
+    /// Whether another one was there when it started (`--claim`).
+    pub was_not_alone: bool,
 }
 
 impl Life {
@@ -84,19 +86,25 @@ impl Stage {
 
     /// The same in another environment.
     pub fn start_in(&self, options: &[&str], server: &[&str], change: impl FnOnce(&mut Command)) -> Caller {
-        let (record, facts) = (self.file("record"), self.file("facts"));
-        let badchild = badchild().display().to_string();
-        let mut command = vec![badchild.as_str(), "server", "--record", &record];
-        if std::path::Path::new(&facts).exists() {
-            command.extend(["--facts", &facts]);
-        }
-        command.extend(server);
-        self.launch(options, &command, change)
+        let command = self.server(server);
+        let command: Vec<_> = command.iter().map(String::as_str).collect();
+        self.launch("run", options, &command, change)
     }
 
     /// The same with any command.
     pub fn start_command(&self, options: &[&str], command: &[&str]) -> Caller {
-        self.launch(options, command, |_| {})
+        self.launch("run", options, command, |_| {})
+    }
+
+    /// The words of `badchild server SERVER_OPTIONS`, with its record and its facts.
+    pub fn server(&self, options: &[&str]) -> Vec<String> {
+        let (record, facts) = (self.file("record"), self.file("facts"));
+        let mut command = vec![badchild().display().to_string(), "server".to_owned(), "--record".to_owned(), record];
+        if std::path::Path::new(&facts).exists() {
+            command.extend(["--facts".to_owned(), facts]);
+        }
+        command.extend(options.iter().map(|word| (*word).to_owned()));
+        command
     }
 
     /// Starts any program that becomes nostray, or that talks like it.
@@ -107,7 +115,8 @@ impl Stage {
         Caller::new(run.spawn().expect("start"))
     }
 
-    fn launch(&self, options: &[&str], command: &[&str], change: impl FnOnce(&mut Command)) -> Caller {
+    /// Starts any command of nostray's that takes graces and another command.
+    pub fn launch(&self, how: &str, options: &[&str], command: &[&str], change: impl FnOnce(&mut Command)) -> Caller {
         let mut options = options.to_vec();
         for (grace, time) in [("--eof-grace", "2s"), ("--term-grace", "500ms")] {
             if !options.contains(&grace) {
@@ -115,7 +124,7 @@ impl Stage {
             }
         }
         let mut run = self.scene.command(&nostray());
-        run.env("XDG_CACHE_HOME", self.cache.path()).arg("run").args(options).arg("--").args(command);
+        run.env("XDG_CACHE_HOME", self.cache.path()).arg(how).args(options).arg("--").args(command);
         run.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         change(&mut run);
         Caller::new(run.spawn().expect("start nostray"))
@@ -131,14 +140,17 @@ impl Stage {
             let Ok(pid) = pid.parse() else { continue };
             if let Some(at) = what.strip_prefix("start ") {
                 let started = at.parse().expect("a number");
-                lives.push(Life { pid, started, heard: Vec::new(), saw_the_end: false });
+                lives.push(Life { pid, started, heard: Vec::new(), saw_the_end: false, was_not_alone: false });
                 continue;
             }
             // Who was killed may have left half a line.
             let Some(life) = lives.iter_mut().rev().find(|life| life.pid == pid) else { continue };
             match what.strip_prefix("< ") {
                 Some(heard) => life.heard.push(heard.to_owned()),
-                None => life.saw_the_end |= what == "end",
+                None => {
+                    life.saw_the_end |= what == "end";
+                    life.was_not_alone |= what == "two";
+                }
             }
         }
         lives
@@ -220,7 +232,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    fn new(mut process: Child) -> Self {
+    pub fn new(mut process: Child) -> Self {
         let (stdin, stdout) = (process.stdin.take(), process.stdout.take().expect("piped"));
         let stderr = process.stderr.take();
         let (to, lines) = channel();

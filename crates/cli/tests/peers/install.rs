@@ -2,7 +2,7 @@
 //!
 //! What a machine lacks (Python, Node) is said loudly and skips the tests that need it; where `CI=true`, it fails them.
 
-#![allow(unreachable_pub, reason = "a part of one test")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of it")]
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -50,6 +50,13 @@ impl Kit {
         }
         self.put_programs(&folder);
         Some(folder)
+    }
+
+    /// A command of it: its files by their path, other words as they are.
+    pub fn words(self, program: &str, rest: &[&str]) -> Option<Vec<PathBuf>> {
+        let folder = self.folder()?;
+        let found = |word: &str| Some(folder.join(word)).filter(|file| file.is_file()).unwrap_or_else(|| word.into());
+        Some([program].iter().chain(rest).filter(|word| !word.is_empty()).map(|word| found(word)).collect())
     }
 
     fn name(self) -> &'static str {

@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 
 use nostray_rpc::{
-    Envelope, Found, Glimpse, Id, Kind, Line, Lines, Message, NotAMessage, Outcome, Skimmed, Skimmer, find, glance,
-    read, with_id,
+    Envelope, Found, Glimpse, GlimpseAt, Id, Kind, Line, Lines, Message, NotAMessage, Outcome, Skimmed, Skimmer,
+    find, glance, glance_at, read, with_id,
 };
 use serde_json::Value;
 
@@ -155,7 +155,7 @@ fn a_glance_says_what_reading_says(line: &[u8]) {
     let Ok(Value::Object(members)) = serde_json::from_slice::<Value>(line) else { return };
     let known = ["jsonrpc", "id", "method", "params", "result"];
     let is_usual = members.keys().all(|key| known.contains(&key.as_str()))
-        && !(members.contains_key("method") && members.contains_key("result"));
+        && !(members.contains_key("result") && ["method", "params"].iter().any(|key| members.contains_key(*key)));
     // With a member that stands there twice it would be longer than it is written anew.
     if !is_usual || Value::Object(members).to_string().len() != line.len() {
         return;
@@ -170,6 +170,25 @@ fn a_glance_says_what_reading_says(line: &[u8]) {
         (Glimpse::Result { id }, Ok(Message::One(Envelope { kind: Kind::Response { id: Some(read), .. }, .. }))) => {
             assert_eq!(id, read.id());
         }
+        (seen, read) => panic!("{seen:?}, but {read:?}"),
+    }
+    match (glance_at(line), read(line)) {
+        (
+            Some(GlimpseAt::Request { id, method, params }),
+            Ok(Message::One(Envelope { kind: Kind::Request { id: read, method: m, params: p }, .. })),
+        ) => {
+            assert_eq!((&line[id], method, params.map(|at| &line[at])), (read.raw(), m.as_bytes(), p));
+        }
+        (
+            Some(GlimpseAt::Result { id, result }),
+            Ok(Message::One(Envelope {
+                kind: Kind::Response { id: Some(read), outcome: Outcome::Result(outcome) },
+                ..
+            })),
+        ) => {
+            assert_eq!((&line[id], &line[result]), (read.raw(), outcome));
+        }
+        (None, _) => {}
         (seen, read) => panic!("{seen:?}, but {read:?}"),
     }
 }

@@ -2,16 +2,14 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nostray_rpc::{Found, Lines};
 use nostray_sys::stream::{self, widen};
 
 use super::Front;
-use super::child::Ending;
-use super::outbox::WIDE;
 use crate::machine::Moment;
+use crate::outbox::WIDE;
 use crate::session::Verdict;
 
 /// How much of the child's stderr is kept for a host that does not read it. What is beyond is lost, or the child would wait.
@@ -20,8 +18,6 @@ const STDERR_KEPT: usize = 64 << 10;
 const MOST_IN_A_PIPE: usize = 1 << 20;
 /// So long without a long line, and the memory that they need is given back.
 const A_WHILE: Duration = Duration::from_millis(500);
-/// How long a child whose output has ended may take to end itself.
-const AFTER_ITS_OUTPUT: Duration = Duration::from_secs(2);
 
 impl Front<'_> {
     pub(super) fn read_host(&mut self) -> io::Result<()> {
@@ -44,10 +40,12 @@ impl Front<'_> {
                         self.pass_to_child(&mut lines, run.take(), false);
                         self.perform();
                     }
+                    let raw = lines.bytes(span.raw.clone());
                     match verdict {
-                        Verdict::Forward if lines.bytes(span.raw.clone()).last() != Some(&b'\n') => {
+                        Verdict::Forward if raw.last() != Some(&b'\n') || raw.first() == Some(&b'!') => {
+                            let end: &[u8] = if raw.last() == Some(&b'\n') { b"" } else { b"\n" };
                             self.pass_to_child(&mut lines, run.take(), false);
-                            self.tell_child(&[lines.bytes(span.raw), b"\n"].concat());
+                            self.tell_child(&[lines.bytes(span.raw), end].concat());
                         }
                         Verdict::Forward => {
                             run = Some(run.map_or(span.raw.start, |run| run.start)..span.raw.end);
@@ -57,7 +55,7 @@ impl Front<'_> {
                     }
                 }
                 Found::TooLong { length, skimmed } => {
-                    self.session.host_said_too_much(length, self.options.max_line, &skimmed);
+                    self.session.host_said_too_much(length, self.ward.keeping().max_line, &skimmed);
                     self.perform();
                 }
             }
@@ -68,7 +66,7 @@ impl Front<'_> {
             widen(self.host.stdin, WIDE);
         }
         if ended {
-            self.session.host_closed(self.options.spec.graces.eof(), now);
+            self.session.host_closed(self.ward.keeping().spec.graces.eof(), now);
         } else {
             self.from_host = Some(lines);
         }
@@ -78,26 +76,19 @@ impl Front<'_> {
 
     /// Passes on what was found. `is_last` if nothing else is to be done with what was found there.
     pub(super) fn pass_to_child(&mut self, lines: &mut Lines, found: Option<Range<usize>>, is_last: bool) {
-        let (Some(found), Some(child)) = (found, &mut self.child) else { return };
-        let Some(stdin) = &child.stdin else { return };
-        if child.to.pass_found(stdin.as_fd(), lines, found, is_last).is_err() {
-            child.to.discard(); // it has closed its input; its end will be told
+        if let (Some(found), Some(talk)) = (found, self.talk()) {
+            talk.say_found(lines, found, is_last);
         }
     }
 
     pub(super) fn tell_child(&mut self, bytes: &[u8]) {
-        let Some(child) = &mut self.child else { return };
-        let Some(stdin) = &child.stdin else { return };
-        if child.to.pass(stdin.as_fd(), bytes).is_err() {
-            child.to.discard(); // it has closed its input; its end will be told
-        }
-    }
-
-    pub(super) fn flush_to_child(&mut self) {
-        let Some(child) = &mut self.child else { return };
-        let Some(stdin) = &child.stdin else { return };
-        if child.to.flush(stdin.as_fd()).is_err() {
-            child.to.discard();
+        let is_like_a_word = self.link.is_some() && bytes.first() == Some(&b'!');
+        if let Some(talk) = self.talk() {
+            // What a host says is never a word of ours, and what is no JSON stays so behind a space.
+            if is_like_a_word {
+                talk.say(b" ");
+            }
+            talk.say(bytes);
         }
     }
 
@@ -106,27 +97,19 @@ impl Front<'_> {
         let mut left = MOST_IN_A_PIPE;
         loop {
             let now = self.now();
-            let Some(child) = &mut self.child else { return Ok(()) };
-            let Some(stdout) = &child.stdout else { return Ok(()) };
-            let Some(mut lines) = child.from.take() else { return Ok(()) };
-            let count = stream::read(stdout, lines.space()).unwrap_or(Some(0));
-            lines.filled(count.unwrap_or(0));
+            let Some((count, mut lines)) = self.talk().and_then(|talk| talk.hear()) else { return Ok(()) };
             let passed = self.pass_on(&mut lines, now);
             self.tidy_after(&lines);
-            if let Some(child) = &mut self.child
-                && lines.is_large()
-                && !std::mem::replace(&mut child.is_wide, true)
-                && let Some(stdout) = &child.stdout
-            {
-                widen(stdout.as_fd(), WIDE);
-            }
             if count == Some(0) {
                 if let Some(Found::Whole(span)) = lines.rest_found() {
-                    self.log("cut off", lines.bytes(span.text));
+                    self.ward.log("cut off", lines.bytes(span.text));
                 }
-                self.child_is_mute();
-            } else if let Some(child) = &mut self.child {
-                child.from = Some(lines);
+                match &self.link {
+                    Some(_) => self.link_is_lost(),
+                    None => self.ward.is_mute(),
+                }
+            } else if let Some(talk) = self.talk() {
+                talk.heard(lines);
             }
             passed?;
             left = left.saturating_sub(count.unwrap_or(0));
@@ -140,6 +123,13 @@ impl Front<'_> {
         let mut run: Option<Range<usize>> = None;
         while let Some(found) = lines.next_found() {
             match found {
+                Found::Whole(span) if self.link.is_some() && self.is_word(lines.bytes(span.text.clone())) => {
+                    self.pass_to_host(lines, run.take(), false)?;
+                    let text = lines.bytes(span.text).to_vec();
+                    if !self.on_word(&text) {
+                        return Ok(()); // what else was said is of no interest
+                    }
+                }
                 Found::Whole(span) => {
                     let verdict = self.session.child_says(lines.bytes(span.text.clone()), now);
                     // What was said before goes first.
@@ -153,12 +143,12 @@ impl Front<'_> {
                         }
                         Verdict::Replace(line) => self.tell_host(&line)?,
                         Verdict::Swallow => {}
-                        Verdict::Log(why) => self.log(&why, lines.bytes(span.text)),
+                        Verdict::Log(why) => self.ward.log(&why, lines.bytes(span.text)),
                     }
                 }
                 Found::TooLong { length, skimmed } => {
-                    self.session.child_said_too_much(length, self.options.max_line, &skimmed, now);
-                    self.log(&format!("longer than --max-line ({length} bytes)"), b"");
+                    self.session.child_said_too_much(length, self.ward.keeping().max_line, &skimmed, now);
+                    self.ward.log(&format!("longer than --max-line ({length} bytes)"), b"");
                     self.perform();
                 }
             }
@@ -182,36 +172,16 @@ impl Front<'_> {
         if self.host_deaf { Ok(()) } else { self.to_host.pass(self.host.stdout, bytes) }
     }
 
-    /// Its output has ended. It cannot answer any more, so it is asked to end, if it has not yet.
-    pub(super) fn child_is_mute(&mut self) {
-        if let Some(child) = &mut self.child {
-            child.stdout = None;
-            if child.ending == Ending::No {
-                child.ending = Ending::EndOfInput(Instant::now() + AFTER_ITS_OUTPUT);
-            }
-        }
-    }
-
     /// True if there may be more.
     pub(super) fn read_errors(&mut self) -> bool {
-        let Some(child) = &mut self.child else { return false };
-        let Some(stderr) = &child.stderr else { return false };
         let mut buffer = [0; 16 << 10];
-        match stream::read(stderr, &mut buffer) {
-            Ok(Some(0)) | Err(_) => {
-                child.stderr = None;
-                false
-            }
-            Ok(None) => false,
-            Ok(Some(count)) => {
-                self.session.stderr(&buffer[..count]);
-                let room = STDERR_KEPT.saturating_sub(self.errors.len());
-                if self.errors.pass(self.host.stderr, &buffer[..count.min(room)]).is_err() {
-                    self.errors.discard();
-                }
-                true
-            }
+        let Some(read) = self.ward.read_errors(&mut buffer) else { return false };
+        self.session.stderr(read);
+        let room = STDERR_KEPT.saturating_sub(self.errors.len());
+        if self.errors.pass(self.host.stderr, &read[..read.len().min(room)]).is_err() {
+            self.errors.discard();
         }
+        true
     }
 
     /// The host cannot be written to: it has closed its end, so nobody waits for an answer.
@@ -223,7 +193,7 @@ impl Front<'_> {
 
     /// Long lines tend to come in numbers, so what they need is kept until none has come for a while.
     pub(super) fn tidy_after(&mut self, lines: &Lines) {
-        let is_kept = self.to_host.keeps_much() || self.child.as_ref().is_some_and(|child| child.to.keeps_much());
+        let is_kept = self.to_host.keeps_much() || self.talk().is_some_and(|talk| talk.keeps_much());
         if lines.is_large() || is_kept {
             self.tidy_at = Some(Instant::now() + A_WHILE);
         }
@@ -235,13 +205,10 @@ impl Front<'_> {
         if let Some(lines) = &mut self.from_host {
             lines.tidy();
         }
-        if let Some(child) = &mut self.child {
-            child.to.tidy();
-            if let Some(lines) = &mut child.from {
-                lines.tidy();
-            }
+        if let Some(talk) = self.talk() {
+            talk.tidy();
         }
         nostray_sys::memory::release_free();
-        nostray_sys::memory::release_program_pages();
+        nostray_sys::memory::release_program_pages_at_next_wait();
     }
 }

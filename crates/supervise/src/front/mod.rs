@@ -1,31 +1,29 @@
 //! The front of a supervised child: one thread that waits for whatever comes next from the host, the child and the clock, lets
 //! the [`Session`] decide, and does what it says. It never waits for anybody, and keeps no more than what is on its way.
 
-mod child;
-mod gauge;
 mod lines;
-mod news;
-mod outbox;
 mod pens;
-mod record;
+mod shared;
 mod wait;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use nostray_pen::{PenId, Remains, Spec, Yard};
-use nostray_registry::{Passport, SeriesKeeper};
+use nostray_pen::{PenId, Yard};
+use nostray_registry::Process;
 use nostray_rpc::Lines;
+use nostray_slot::{Came, enter};
 use nostray_sys::descriptors::write_to_stderr_at_once;
 use nostray_sys::events::Events;
 use nostray_sys::stream::Sink;
 
 use crate::cache::Cache;
-use crate::machine::{Generation, Moment, State};
+use crate::link::{Link, Share};
+use crate::machine::{Moment, Policy, State};
+use crate::outbox::Outbox;
 use crate::session::{Effect, Session, Settings};
-use child::{Child, Ending};
-use outbox::Outbox;
+use crate::ward::{Keeping, Talk, Ward};
 use wait::Source;
 
 pub use nostray_pen::Error;
@@ -36,61 +34,70 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// What a user wants.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What to contain, and how.
-    pub spec: Spec,
-    /// What is said of it on record.
-    pub passport: Passport,
+    /// What is kept.
+    pub keeping: Keeping,
     /// How the session is kept.
     pub settings: Settings,
-    /// The memory that the child's tree may use.
-    pub max_memory: Option<u64>,
-    /// The longest line that is passed on.
-    pub max_line: usize,
     /// Whether what an earlier run has said about itself is good enough until somebody calls.
     pub lazy: bool,
     /// Whether to write down what this run says about itself.
     pub remember: bool,
+    /// The child is one that others share, if there is a way to it.
+    pub share: Option<Share>,
+    /// The slot that a child of our own needs.
+    pub slot: Option<nostray_slot::Wish>,
 }
 
 /// Runs a supervised child for the host that started this process, and returns the exit code to end with once nothing is left.
 ///
 /// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else.**
 pub fn run(options: Options) -> Result<u8, Error> {
-    let yard = Yard::open(&options.spec.die_with)?;
+    let Options { keeping, settings, lazy, remember, share, slot } = options;
+    let mut yard = Yard::open(&keeping.spec.die_with)?;
+    let id = PenId::new();
+    let tenancy = match slot.map(|wish| enter(&mut yard, wish, &id)).transpose() {
+        Ok(None) => None,
+        Ok(Some(Came::Got(tenancy))) => Some(tenancy),
+        Ok(Some(Came::Over(code))) => return Ok(code),
+        Err(why) => return Err(Error::Refused(why.to_string())),
+    };
     let events = Events::new().map_err(|error| Error::System { action: "watch for events", error })?;
     let directory = std::env::current_dir().unwrap_or_default();
-    let cache = (options.lazy || options.remember).then(|| Cache::open(&options.spec.command, &directory));
-    let seed = nostray_sys::process::random();
-    let session = Session::new(options.settings.clone(), cache, options.lazy, seed);
-    let id = PenId::new();
-    let series = match SeriesKeeper::open(&id, &options.spec, &options.passport, yard.host()) {
-        Ok(series) => Some(series),
-        Err(why) => {
-            write_to_stderr_at_once(&format!("nostray: this child is contained, but not on record: {why}\n"));
-            None
-        }
+    let cache = (lazy || remember).then(|| Cache::open(&keeping.spec.command, &directory));
+    let own_policy = settings.policy.clone();
+    let settings = match share {
+        Some(_) => Settings { policy: shared::policy(own_policy.on_demand), ..settings },
+        None => settings,
     };
+    let session = Session::new(settings, cache, lazy, nostray_sys::process::random());
+    let from_host = Some(Lines::new(keeping.max_line));
+    let mut ward = Ward::new(keeping, yard, id);
+    let link = share.map(|mut share| {
+        share.attach.host = ward.yard.host().map(Process::from);
+        Link::new(share)
+    });
+    if link.is_none() {
+        ward.keep().map_err(|error| Error::System { action: "become a subreaper", error })?;
+    }
+    if let Some(tenancy) = tenancy {
+        ward.hold(tenancy).map_err(Error::Refused)?;
+    }
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
     let host = HostEnds { stdin: stdin.as_fd(), stdout: stdout.as_fd(), stderr: stderr.as_fd() };
     Ok(Front {
-        from_host: Some(Lines::new(options.max_line)),
+        from_host,
         host_is_wide: false,
         to_host: Outbox::new(Sink::of(host.stdout)),
         errors: Outbox::new(Sink::of(host.stderr)),
         host,
-        options,
+        own_policy,
         events,
-        yard,
-        id,
-        series,
+        ward,
+        link,
         session,
-        child: None,
         began: Instant::now(),
-        told: None,
-        next_look: None,
         sweep_at: Some(Instant::now() + SETTLED),
         tidy_at: Some(Instant::now() + SETTLED / 4),
-        code: 0,
         host_gone: false,
         hung_up: None,
         farewell: None,
@@ -108,11 +115,12 @@ struct HostEnds<'a> {
 }
 
 struct Front<'a> {
-    options: Options,
+    /// When the child is started and ended, if it is our own.
+    own_policy: Policy,
     events: Events,
-    yard: Yard,
-    id: PenId,
-    series: Option<SeriesKeeper>,
+    ward: Ward,
+    /// The way to a child that others share. Without it, the child is our own.
+    link: Option<Link>,
     session: Session,
     host: HostEnds<'a>,
     /// Until the host ends its output.
@@ -121,16 +129,10 @@ struct Front<'a> {
     host_is_wide: bool,
     to_host: Outbox,
     errors: Outbox,
-    child: Option<Child>,
     began: Instant,
-    /// The state that is on record.
-    told: Option<(State, Generation)>,
-    /// When to look at the memory of the tree.
-    next_look: Option<Instant>,
     sweep_at: Option<Instant>,
     /// When to give back what long lines have needed.
     tidy_at: Option<Instant>,
-    code: u8,
     host_gone: bool,
     /// The host has closed its end while nobody could take what it had said: how long somebody still may.
     hung_up: Option<Instant>,
@@ -156,23 +158,29 @@ impl Front<'_> {
             }
         }
         self.save();
-        if let Some(series) = self.series.take() {
-            series.close();
-        }
-        self.code
+        self.ward.close_record();
+        self.ward.code
     }
 
     fn now(&self) -> Moment {
         self.began.elapsed()
     }
 
+    /// Whom the session talks to.
+    fn talk(&mut self) -> Option<&mut Talk> {
+        match &mut self.link {
+            Some(link) => link.talk(),
+            None => self.ward.child.as_mut().map(|child| &mut child.talk),
+        }
+    }
+
     /// Nothing lives, nothing will, and the host has got all that it wants to read. One that reads nothing for as long as its
     /// child would have been given to end waits for us, as we would for it.
     fn is_over(&mut self) -> bool {
-        if self.child.is_some() || !self.session.is_over() {
+        if self.ward.child.is_some() || !self.session.is_over() {
             return false;
         }
-        let (now, patience) = (Instant::now(), self.options.spec.graces.eof());
+        let (now, patience) = (Instant::now(), self.ward.keeping().spec.graces.eof());
         self.to_host.is_empty()
             || self.host_gone
             || self.host_deaf
@@ -181,13 +189,9 @@ impl Front<'_> {
 
     fn next_deadline(&mut self) -> Option<Instant> {
         let session = self.session.deadline().map(|at| self.began + at);
-        let child = self.child.as_ref().and_then(|child| match child.ending {
-            Ending::EndOfInput(at) => Some(at),
-            _ => None,
-        });
-        let remains = self.child.as_ref().and_then(|child| child.remains.as_ref()?.deadline());
-        let own = [self.next_look, self.sweep_at, self.tidy_at, self.hung_up, self.farewell];
-        own.into_iter().chain([session, child, remains]).flatten().min()
+        let link = self.link.as_ref().and_then(Link::deadline);
+        let own = [self.sweep_at, self.tidy_at, self.hung_up, self.farewell];
+        own.into_iter().chain([session, self.ward.deadline(), link]).flatten().min()
     }
 
     /// Does what the session says.
@@ -204,10 +208,30 @@ impl Front<'_> {
                     Effect::ToChild(line) => self.tell_child(&line),
                     Effect::Start(generation) => self.start(generation),
                     Effect::TearDown(_, why) => self.tear_down(why),
+                    Effect::Demand => self.demand(),
                 }
             }
         }
         self.put_on_record();
+    }
+
+    fn put_on_record(&mut self) {
+        let Self { session, ward, began, own_policy, .. } = self;
+        let (state, generation) = (session.state().clone(), session.generation());
+        let pause = || session.deadline().map_or(Moment::ZERO, |at| at.saturating_sub(began.elapsed()));
+        let is_new = ward.put_on_record(&state, generation, pause, own_policy.max_failures);
+        if is_new && matches!(state, State::Asleep | State::Tripped { .. }) {
+            self.save();
+        }
+    }
+
+    /// Writes down what the server has said about itself.
+    fn save(&mut self) {
+        if let Some(cache) = self.session.cache()
+            && let Err(error) = cache.save()
+        {
+            write_to_stderr_at_once(&format!("nostray: what --lazy needs could not be written down: {error}\n"));
+        }
     }
 
     fn do_what_is_due(&mut self) {
@@ -216,15 +240,13 @@ impl Front<'_> {
             self.session.tick(now);
         }
         self.perform();
-        if let Some(child) = &mut self.child {
-            child.end_on();
-            if child.remains.as_ref().and_then(Remains::deadline).is_some_and(|at| at <= Instant::now()) {
-                child.end_remains(&mut self.yard);
-                self.look_after_pen();
-            }
+        self.go_on_with_link();
+        if let Some(happened) = self.ward.end_on() {
+            self.on_child(happened);
         }
-        if self.next_look.is_some_and(|at| at <= Instant::now()) {
-            self.look_at_memory();
+        if let Some((generation, far)) = self.ward.over_memory() {
+            self.session.over_memory(generation, far, now);
+            self.perform();
         }
         if self.hung_up.is_some_and(|at| at <= Instant::now()) {
             self.hung_up = None;
@@ -237,9 +259,7 @@ impl Front<'_> {
         }
         if self.sweep_at.is_some_and(|at| at <= Instant::now()) {
             self.sweep_at = None;
-            if let Some(sweeper) = self.series.as_ref().and_then(SeriesKeeper::sweep) {
-                self.yard.is_sweeper(sweeper);
-            }
+            self.ward.sweep();
             self.save();
         }
     }

@@ -7,6 +7,8 @@ use nostray_sys::descriptors::write_to_stderr_at_once;
 use nostray_sys::poll::Until;
 
 use super::Front;
+use crate::link::Link;
+use crate::ward::{Event, Ward};
 
 /// More than this on its way to somebody, and nothing more is read that would go there too. Not less, or the next long line
 /// could not be read while the last one is written.
@@ -22,30 +24,37 @@ pub(super) enum Source {
     HostHungUp,
     ToHost,
     Errors,
-    FromChild,
-    ToChild,
-    ChildErrors,
-    Inbox,
-    Pen,
-    /// The host, and from here on those that the user has named.
+    FromLink,
+    ToLink,
+    /// What the child does that is our own.
+    Child(Event),
+    /// The host has ended, or one of those that the user has named.
     HostEnded,
 }
 
+/// How they are called when they are waited for.
+const SIGNALS: usize = 0;
+const FROM_HOST: usize = 1;
+const HOST_HUNG_UP: usize = 2;
+const TO_HOST: usize = 3;
+const ERRORS: usize = 4;
+const FROM_LINK: usize = 5;
+const TO_LINK: usize = 6;
+const CHILD: usize = 7;
+const HOST_ENDED: usize = CHILD + Ward::EVENTS;
+
 impl Source {
     pub(super) fn of(name: usize) -> Self {
-        const ALL: [Source; 10] = [
-            Source::Signals,
-            Source::FromHost,
-            Source::HostHungUp,
-            Source::ToHost,
-            Source::Errors,
-            Source::FromChild,
-            Source::ToChild,
-            Source::ChildErrors,
-            Source::Inbox,
-            Source::Pen,
-        ];
-        ALL.get(name).copied().unwrap_or(Self::HostEnded)
+        match name {
+            SIGNALS => Self::Signals,
+            FROM_HOST => Self::FromHost,
+            HOST_HUNG_UP => Self::HostHungUp,
+            TO_HOST => Self::ToHost,
+            ERRORS => Self::Errors,
+            FROM_LINK => Self::FromLink,
+            TO_LINK => Self::ToLink,
+            _ => Event::of(name - CHILD).map_or(Self::HostEnded, Self::Child),
+        }
     }
 }
 
@@ -53,50 +62,41 @@ impl Front<'_> {
     /// Waits for something to happen, and says what. Only what there is room for is looked at.
     pub(super) fn wait(&mut self, names: &mut Vec<usize>) {
         let timeout = self.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
-        let stamp = self.session.generation().0;
+        let waiting = self.talk().map_or(0, |talk| talk.waiting());
+        let is_settling = self.link.as_ref().is_some_and(|link| link.is_settling);
+        let stamp = self.link.as_ref().map_or(0, |link| link.connections);
         let events = &mut self.events;
-        let mut want = |source: Source, fd: BorrowedFd<'_>, until| events.want(source as usize, fd, until, 0);
-        want(Source::Signals, self.yard.signals(), Until::Readable);
+        let mut want = |name: usize, fd: BorrowedFd<'_>, until, stamp| events.want(name, fd, until, stamp);
+        want(SIGNALS, self.ward.yard.signals(), Until::Readable, 0);
         if !self.to_host.is_empty() && !self.host_deaf {
-            want(Source::ToHost, self.host.stdout, Until::Writable);
+            want(TO_HOST, self.host.stdout, Until::Writable, 0);
         }
         if !self.errors.is_empty() {
-            want(Source::Errors, self.host.stderr, Until::Writable);
+            want(ERRORS, self.host.stderr, Until::Writable, 0);
         }
         if self.from_host.is_some() && !self.host_gone {
-            if self.session.has_room()
-                && self.to_host.len() < TOO_MUCH
-                && self.child.as_ref().is_none_or(|child| child.to.len() < ENOUGH)
-            {
-                want(Source::FromHost, self.host.stdin, Until::Readable);
-            } else if self.yard.stdin_tells() && self.hung_up.is_none() {
+            if self.session.has_room() && !is_settling && self.to_host.len() < TOO_MUCH && waiting < ENOUGH {
+                want(FROM_HOST, self.host.stdin, Until::Readable, 0);
+            } else if self.ward.yard.stdin_tells() && self.hung_up.is_none() {
                 // Nobody can take what it says now; that it has closed its end must be seen all the same.
-                want(Source::HostHungUp, self.host.stdin, Until::HungUp);
+                want(HOST_HUNG_UP, self.host.stdin, Until::HungUp, 0);
             }
         }
         if !self.host_gone {
-            for (number, fd) in self.yard.ends().enumerate() {
-                events.want(Source::HostEnded as usize + number, fd, Until::Readable, 0);
+            for (number, fd) in self.ward.yard.ends().enumerate() {
+                want(HOST_ENDED + number, fd, Until::Readable, 0);
             }
         }
-        if let Some(child) = &self.child {
-            let mut want = |source: Source, fd: BorrowedFd<'_>, until| events.want(source as usize, fd, until, stamp);
-            if let Some(inbox) = child.inbox.fd() {
-                want(Source::Inbox, inbox, Until::Readable);
+        let is_heard = self.to_host.len() < ENOUGH;
+        if let Some(talk) = self.link.as_ref().and_then(Link::look) {
+            if let Some(mouth) = talk.mouth().filter(|_| is_heard) {
+                want(FROM_LINK, mouth.as_fd(), Until::Readable, stamp);
             }
-            if let Some(front) = child.penned.front() {
-                want(Source::Pen, front, Until::Readable);
-            }
-            if let Some(stdout) = child.stdout.as_ref().filter(|_| self.to_host.len() < ENOUGH) {
-                want(Source::FromChild, stdout.as_fd(), Until::Readable);
-            }
-            if let Some(stderr) = &child.stderr {
-                want(Source::ChildErrors, stderr.as_fd(), Until::Readable);
-            }
-            if let Some(stdin) = child.stdin.as_ref().filter(|_| !child.to.is_empty()) {
-                want(Source::ToChild, stdin.as_fd(), Until::Writable);
+            if let Some(ear) = talk.ear() {
+                want(TO_LINK, ear.as_fd(), Until::Writable, stamp);
             }
         }
+        self.ward.want(events, CHILD, is_heard);
         if let Err(error) = events.wait(timeout, names) {
             // Without a way to wait there is no way to go on; the tree ends with us.
             write_to_stderr_at_once(&format!("nostray: cannot wait for events: {error}\n"));
@@ -117,7 +117,7 @@ impl Front<'_> {
             }
             Source::FromHost => self.read_host(),
             Source::HostHungUp => {
-                self.hung_up = Some(Instant::now() + self.options.spec.graces.eof());
+                self.hung_up = Some(Instant::now() + self.ward.keeping().spec.graces.eof());
                 Ok(())
             }
             Source::ToHost => {
@@ -130,21 +130,18 @@ impl Front<'_> {
                 }
                 Ok(())
             }
-            Source::FromChild => self.read_child(false),
-            Source::ToChild => {
-                self.flush_to_child();
+            Source::FromLink | Source::Child(Event::Says) => self.read_child(false),
+            Source::ToLink | Source::Child(Event::Listens) => {
+                if let Some(talk) = self.talk() {
+                    talk.say_on();
+                }
                 Ok(())
             }
-            Source::ChildErrors => {
+            Source::Child(Event::Errors) => {
                 self.read_errors();
                 Ok(())
             }
-            Source::Inbox => {
-                self.hear();
-                Ok(())
-            }
-            // What it has told comes first.
-            Source::Pen => {
+            Source::Child(Event::News | Event::Front) => {
                 self.hear();
                 Ok(())
             }

@@ -38,6 +38,7 @@ fn states() -> Vec<(&'static str, State)> {
         ("too-old", stopping(Why::Age)),
         ("too-slow", stopping(Why::StartTimeout)),
         ("bad-start", stopping(Why::BadStart)),
+        ("anew", stopping(Why::Restart)),
         ("falling", State::Falling { generation: LIVE, cause: cause("died") }),
         ("backing-off", State::BackingOff { cause: cause("died") }),
         ("tripped", State::Tripped { cause: cause("died") }),
@@ -66,6 +67,8 @@ fn events() -> Vec<(&'static str, Event)> {
         ("age", Event::Fired(Timer::Age)),
         ("cooled", Event::Fired(Timer::Cooled)),
         ("stop", Event::Stop),
+        ("rested", Event::Rested(LIVE)),
+        ("restart", Event::Restart),
     ]
 }
 
@@ -80,6 +83,7 @@ fn of_another_generation() -> Vec<Event> {
         Event::BadStart(old),
         Event::OverMemory(old),
         Event::FarOverMemory(old),
+        Event::Rested(old),
     ]
 }
 
@@ -106,22 +110,23 @@ fn word(state: &State) -> &'static str {
 
 /// The whole table for a child with one holder and nothing in flight. `.` is: the state stays.
 const TABLE: &str = "
-              taken      released  demanded   answered  busy quiet     died    emptied     hopeless bad-start over     far-over backoff    start    sustained hibernate age      cooled stop
-asleep        starting+1 .         starting+1 .         .    .         .       .           .        .         .        .        .          .        .         .         .        .      ended
-starting      .          released  .          ready     .    .         falling backing-off ended    bad-start .        recycled .          too-slow .         to-sleep  .        .      stopping
-ready         .          released  .          .         .    .         falling backing-off ended    .         recycled recycled .          .        .         to-sleep  too-old  .      stopping
-ready*        .          released  .          .         .    recycled  falling backing-off ended    .         recycled recycled .          .        .         to-sleep  recycled .      stopping
-stopping      .          .         .          .         .    .         .       ended       ended    .         .        .        .          .        .         .         .        .      .
-released      .          .         .          .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping
-to-sleep      .          released  .          .         .    .         .       asleep      ended    .         .        .        .          .        .         .         .        .      stopping
-recycled      .          released  .          .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping
-too-old       .          released  .          .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping
-too-slow      .          released  .          .         .    .         .       backing-off ended    .         .        .        .          .        .         .         .        .      stopping
-bad-start     .          released  .          .         .    .         .       backing-off ended    .         .        .        .          .        .         .         .        .      stopping
-falling       .          .         .          .         .    .         .       backing-off ended    .         .        .        .          .        .         .         .        .      stopping
-backing-off   .          asleep    .          .         .    .         .       .           .        .         .        .        starting+1 .        .         .         .        .      ended
-tripped       .          asleep    .          .         .    .         .       .           .        .         .        .        .          .        .         .         .        asleep ended
-ended         .          .         .          .         .    .         .       .           .        .         .        .        .          .        .         .         .        .      .
+              taken      released  demanded   answered  busy quiet     died    emptied     hopeless bad-start over     far-over backoff    start    sustained hibernate age      cooled stop  rested  restart
+asleep        starting+1 .         starting+1 .         .    .         .       .           .        .         .        .        .          .        .         .         .        .      ended  .  .
+starting      .          released  .          ready     .    .         falling backing-off ended    bad-start .        recycled .          too-slow .         to-sleep  .        .      stopping  asleep  anew
+ready         .          released  .          .         .    .         falling backing-off ended    .         recycled recycled .          .        .         to-sleep  too-old  .      stopping  asleep  anew
+ready*        .          released  .          .         .    recycled  falling backing-off ended    .         recycled recycled .          .        .         to-sleep  recycled .      stopping  asleep  recycled
+stopping      .          .         .          .         .    .         .       ended       ended    .         .        .        .          .        .         .         .        .      .  ended  .
+released      .          .         .          .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+to-sleep      .          released  .          .         .    .         .       asleep      ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+recycled      .          released  .          .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+too-old       .          released  .          .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+too-slow      .          released  .          .         .    .         .       backing-off ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+bad-start     .          released  .          .         .    .         .       backing-off ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+anew          .          released  .          .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+falling       .          .         .          .         .    .         .       backing-off ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+backing-off   .          asleep    .          .         .    .         .       .           .        .         .        .        starting+1 .        .         .         .        .      ended  .  starting+1
+tripped       .          asleep    .          .         .    .         .       .           .        .         .        .        .          .        .         .         .        asleep ended  .  starting+1
+ended         .          .         .          .         .    .         .       .           .        .         .        .        .          .        .         .         .        .      .  .  .
 ";
 
 #[test]
@@ -173,7 +178,8 @@ fn without_a_holder_nothing_is_ever_started() {
 /// What must be true of any step.
 fn rules_hold(before: &State, event: &Event, holders: usize, after: &Machine, actions: &[Action]) {
     let context = format!("{before:?} x {event:?} -> {:?}: {actions:?}", after.state);
-    let emptied = matches!(event, Event::Emptied(g, _) | Event::Hopeless(g, _) if Some(*g) == before.live());
+    let emptied =
+        matches!(event, Event::Emptied(g, _) | Event::Hopeless(g, _) | Event::Rested(g) if Some(*g) == before.live());
     // 1. A generation ends with its tree, and the next one starts after that.
     if before.live().is_some() && after.state.live() != before.live() {
         assert!(emptied, "{context}");
@@ -187,8 +193,9 @@ fn rules_hold(before: &State, event: &Event, holders: usize, after: &Machine, ac
         }
         // 3. One that is starting is left alone.
         if let (State::Starting(_), Action::TearDown(_, why)) = (before, action) {
-            let allowed = [Why::Stop, Why::Released, Why::Hibernate, Why::Memory, Why::StartTimeout, Why::BadStart];
-            assert!(allowed.contains(why), "{context}");
+            let by_limit = [Why::Hibernate, Why::Memory, Why::StartTimeout, Why::BadStart];
+            let allowed = [Why::Stop, Why::Released, Why::Restart].iter().chain(&by_limit).any(|other| other == why);
+            assert!(allowed, "{context}");
         }
     }
     // 4. After an end of its own there is a pause, or an end of trying.

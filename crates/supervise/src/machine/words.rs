@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::backoff::{Backoff, Rate};
+use crate::backoff::Backoff;
+use nostray_pen::Rate;
 
 /// Counts the incarnations of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -62,6 +63,8 @@ pub enum Why {
     StartTimeout,
     /// It did not take up the session of the one before it.
     BadStart,
+    /// Somebody wants it to be started anew.
+    Restart,
 }
 
 impl Why {
@@ -76,6 +79,7 @@ impl Why {
                 Self::Memory => "its tree used more memory than --max-memory allows, and it is started anew",
                 Self::Age => "it has reached its --max-age, and is started anew",
                 Self::StartTimeout => "it took longer to start than --start-timeout allows",
+                Self::Restart => "somebody asked for it to be started anew",
                 Self::BadStart => "it refused the handshake that the one before it had taken",
             }
             .to_owned(),
@@ -180,6 +184,10 @@ pub enum Event {
     BadStart(Generation),
     /// Starting it is of no use: the program is not there.
     Hopeless(Generation, Cause),
+    /// Somebody wants it to be started anew, at the next quiet moment.
+    Restart,
+    /// It is not there any more, by nobody's fault; whoever needs it will say so.
+    Rested(Generation),
 }
 
 /// What the machine waits for.

@@ -217,10 +217,13 @@ impl Session {
             "notifications/subscriptions/acknowledged" => {
                 self.has_answered(now);
                 let id = params.and_then(|params| id_at(params, &["_meta", SUBSCRIPTION_KEY]));
-                if id.is_some_and(|id| self.gate.swallows_acknowledgement(&id)) {
-                    Verdict::Swallow
-                } else {
-                    Verdict::Forward
+                match id {
+                    Some(id) if self.gate.swallows_acknowledgement(&id) => Verdict::Swallow,
+                    Some(id) => {
+                        self.memory.acknowledged(&id);
+                        Verdict::Forward
+                    }
+                    None => Verdict::Forward,
                 }
             }
             _ => {

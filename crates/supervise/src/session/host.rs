@@ -135,7 +135,10 @@ impl Session {
         if needed {
             match self.machine.state() {
                 State::Ended => self.perform(crate::machine::Action::Refuse(crate::machine::Why::Stop.cause()), now),
-                _ => self.drive(Event::Demanded, now),
+                _ => {
+                    self.drive(Event::Demanded, now);
+                    self.effects.push(Effect::Demand);
+                }
             }
         }
         Verdict::Swallow

@@ -10,17 +10,18 @@ mod tests;
 
 use std::time::Duration;
 
-use nostray_rpc::{Id, error, errors};
+use nostray_rpc::{Envelope, Id, Kind, Message, error, errors, read};
 use serde_json::json;
 
 use crate::cache::{Asker, Cache};
 use crate::flights::Flights;
 use crate::lists::Seen;
-use crate::machine::{Action, Cause, Event, Generation, Machine, Moment, Policy, State, Timer, Why};
-use crate::memory::Memory;
+use crate::machine::{Action, Cause, Event, Generation, Machine, Moment, Policy, State, Why};
+use crate::memory::{Memory, Note};
 use crate::reverse::Reverse;
 use crate::tail::Tail;
-use crate::waiting::Queue;
+use crate::timers::Timers;
+use crate::waiting::{Queue, Waiting};
 use replay::{Checks, Gate};
 
 /// What is spoken.
@@ -70,6 +71,8 @@ pub enum Effect {
     Start(Generation),
     /// Tear it down.
     TearDown(Generation, Why),
+    /// Something waits for the child, whether it is there or not. For whoever does not start it himself.
+    Demand,
 }
 
 /// Our own error codes, from the range that JSON-RPC leaves to servers. They are those that the SDKs use themselves.
@@ -88,9 +91,7 @@ pub struct Session {
     protocol: Protocol,
     call_timeout: Option<Duration>,
     machine: Machine,
-    timers: Vec<(Timer, Moment)>,
-    /// How long a start may take, until the child has been asked something.
-    start_limit: Option<Duration>,
+    timers: Timers,
     gate: Gate,
     queue: Queue,
     flights: Flights,
@@ -127,8 +128,7 @@ impl Session {
             protocol: settings.protocol,
             call_timeout: settings.call_timeout,
             machine: Machine::new(settings.policy),
-            timers: Vec::new(),
-            start_limit: None,
+            timers: Timers::default(),
             gate: Gate::Closed,
             queue: Queue::default(),
             flights: Flights::default(),
@@ -186,6 +186,12 @@ impl Session {
         !self.queue.is_full()
     }
 
+    /// Whether something that the host has said waits for a child.
+    #[must_use]
+    pub fn is_waited_for(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
     /// Whether it is over: nothing lives and nothing ever will.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -208,7 +214,7 @@ impl Session {
     /// When [`Session::tick`] wants to be called next.
     #[must_use]
     pub fn deadline(&mut self) -> Option<Moment> {
-        let timers = self.timers.iter().map(|(_, at)| *at).min();
+        let timers = self.timers.next();
         let legs = self.legs.iter().copied().min();
         let closing = self.closing.filter(|_| !self.released);
         [timers, self.flights.deadline(), self.queue.deadline(), closing, legs].into_iter().flatten().min()
@@ -216,8 +222,7 @@ impl Session {
 
     /// Time has passed.
     pub fn tick(&mut self, now: Moment) {
-        while let Some(at) = self.timers.iter().position(|(_, at)| *at <= now) {
-            let (timer, _) = self.timers.swap_remove(at);
+        while let Some(timer) = self.timers.fired(now) {
             self.drive(Event::Fired(timer), now);
         }
         while let Some(id) = self.flights.overdue(now) {
@@ -267,6 +272,16 @@ impl Session {
         self.drive(Event::Stop, now);
     }
 
+    /// A child is there, whether somebody waits for it or not.
+    pub fn wake(&mut self, now: Moment) {
+        self.drive(Event::Demanded, now);
+    }
+
+    /// Start the child anew, at the next quiet moment.
+    pub fn restart(&mut self, now: Moment) {
+        self.drive(Event::Restart, now);
+    }
+
     /// The child ended by itself.
     pub fn child_died(&mut self, generation: Generation, cause: Cause, now: Moment) {
         self.drive(Event::Died(generation, cause), now);
@@ -280,6 +295,73 @@ impl Session {
     /// Its program is not there.
     pub fn child_hopeless(&mut self, generation: Generation, cause: Cause, now: Moment) {
         self.drive(Event::Hopeless(generation, cause), now);
+    }
+
+    /// The child that others keep is not there any more. With a cause, whatever was in flight is answered with it; otherwise what
+    /// it has not got comes back, and [`Session::is_settled`] follows.
+    pub fn child_rested(&mut self, generation: Generation, cause: Option<&Cause>, now: Moment) {
+        if let Some(cause) = cause {
+            self.cut_off(cause);
+        }
+        self.gate = Gate::Closed;
+        self.checks = Checks::default();
+        if cause.is_some() {
+            self.part_from(generation);
+        }
+        self.drive(Event::Rested(generation), now);
+    }
+
+    /// The child is about to be lost by no fault of its own. A handshake that it has not answered waits for the next one, which would
+    /// be told of it anyway: hosts make it once, and give up a server that refuses it.
+    pub fn keep_handshake(&mut self) {
+        if let Some((id, note)) = self.flights.take_handshake()
+            && let Note::Initialize(line) = &note
+        {
+            let line = line.to_vec();
+            self.queue.push(Waiting { line, asks: vec![(id, note)], batch: None, deadline: None });
+        }
+    }
+
+    /// A line that no child has got: as if the host said it now. What it was told on the host's behalf is not for the next one: that
+    /// is told all of it anyway, and asked what is asked of each.
+    pub fn take_back(&mut self, text: &[u8], now: Moment) {
+        let is_the_hosts = match read(text) {
+            Ok(Message::One(envelope)) => request_id(&envelope).is_none_or(|id| self.lands(&id)),
+            Ok(Message::Batch(envelopes)) => {
+                let landed: Vec<bool> = envelopes.iter().filter_map(request_id).map(|id| self.lands(&id)).collect();
+                landed.is_empty() || landed.contains(&true)
+            }
+            Err(_) => true,
+        };
+        if is_the_hosts {
+            let raw = [text, b"\n"].concat();
+            let verdict = self.host_says(text, &raw, now);
+            debug_assert!(verdict == Verdict::Swallow, "there is nobody who could be told");
+        }
+    }
+
+    /// A request is in flight no more. True if it was the host that made it.
+    fn lands(&mut self, id: &Id) -> bool {
+        self.flights.answered(id).is_some_and(|flight| !(flight.note.is_stream() && self.memory.listens(id)))
+    }
+
+    /// All that no child has got has come back.
+    pub fn is_settled(&mut self, now: Moment) {
+        self.cut_off(&Cause("it was not there any more".to_owned()));
+        let generation = self.machine.generation();
+        self.part_from(generation);
+        self.settle(now);
+    }
+
+    /// Whatever waits for a child that others keep waits in vain.
+    pub fn refuse(&mut self, cause: Cause, now: Moment) {
+        self.perform(Action::Refuse(cause), now);
+        self.settle(now);
+    }
+
+    /// From now on the child is kept otherwise.
+    pub fn adopt(&mut self, policy: Policy) {
+        self.machine.adopt(policy);
     }
 
     /// Its tree is over its limit of memory, or over twice as much.
@@ -322,19 +404,8 @@ impl Session {
                     self.fail(&ids, waiting.batch.is_some(), &cause, "this call was not made");
                 }
             }
-            // One that has not been asked anything cannot have answered: its time counts from the first question.
-            Action::Arm(Timer::Start, after) => {
-                self.timers.retain(|(armed, _)| *armed != Timer::Start);
-                self.start_limit = Some(after);
-            }
-            Action::Arm(timer, after) => {
-                self.timers.retain(|(armed, _)| *armed != timer);
-                self.timers.push((timer, now + after));
-            }
-            Action::Disarm(timer) => {
-                self.timers.retain(|(armed, _)| *armed != timer);
-                self.start_limit.take_if(|_| timer == Timer::Start);
-            }
+            Action::Arm(timer, after) => self.timers.arm(timer, after, now),
+            Action::Disarm(timer) => self.timers.disarm(timer),
         }
     }
 
@@ -382,9 +453,16 @@ impl Session {
         if std::mem::replace(&mut self.is_busy, is_busy) != is_busy && !self.machine.takes_note(is_busy) {
             self.drive(if is_busy { Event::Busy } else { Event::Quiet }, now);
         }
-        if self.start_limit.is_some() && (self.flights.is_busy() || self.gate.is_telling()) {
-            self.timers.extend(self.start_limit.take().map(|limit| (Timer::Start, now + limit)));
+        if self.flights.is_busy() || self.gate.is_telling() {
+            self.timers.asked(now);
         }
+    }
+}
+
+fn request_id(envelope: &Envelope<'_>) -> Option<Id> {
+    match &envelope.kind {
+        Kind::Request { id, .. } => Some(id.id()),
+        _ => None,
     }
 }
 

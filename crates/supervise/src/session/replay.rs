@@ -94,9 +94,13 @@ impl Session {
                     self.effects.push(Effect::ToChild(line.to_vec()));
                     return;
                 }
-                Step::Reopen(id, line) => {
+                // No child has heard of it yet; what waits opens it.
+                Step::Reopen { id, .. } if self.queue.asks(&id) => {}
+                Step::Reopen { id, line, acknowledged } => {
                     self.flights.add(id.clone(), Note::Listen(line.clone()), None, None);
-                    reopened.push(id);
+                    if acknowledged {
+                        reopened.push(id);
+                    }
                     self.effects.push(Effect::ToChild(line.into()));
                 }
             }

@@ -1,11 +1,12 @@
-//! What is said to whom: single scenes, and long random sessions in which every request is answered once.
+//! What is said to whom: single scenes. Long random sessions are in `random`.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+mod random;
 
 use serde_json::Value;
 
 use super::*;
-use crate::backoff::{Backoff, Rate};
+use crate::backoff::Backoff;
+use nostray_pen::Rate;
 
 fn settings() -> Settings {
     Settings {
@@ -64,6 +65,7 @@ impl Stage {
                         assert_eq!(self.alive, Some(generation));
                         self.torn_down = Some(why);
                     }
+                    Effect::Demand => {}
                 }
             }
         }
@@ -185,6 +187,98 @@ fn other_tools_or_capabilities_are_told_as_the_host_understands_it() {
     assert_eq!(told, ["notifications/prompts/list_changed", "notifications/tools/list_changed"]);
 }
 
+const CALL: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a"}}"#;
+
+/// What a child that others keep has not got comes back, and is said to the next one: no error, and no call twice.
+#[test]
+fn what_comes_back_is_said_to_the_next_child_after_its_handshake_and_before_what_came_later() {
+    let mut stage = Stage::new(settings());
+    stage.handshake(TOOLS);
+    stage.host_says(CALL);
+    let (generation, before) = (stage.alive.take().expect("alive"), stage.host.len());
+    stage.session.child_rested(generation, None, stage.now);
+    assert_eq!(*stage.session.state(), State::Asleep);
+    assert_eq!(stage.session.effects(), []);
+    stage.session.take_back(CALL.as_bytes(), stage.now);
+    stage.session.is_settled(stage.now);
+    stage.perform();
+    assert_eq!(stage.alive, Some(Generation(generation.0 + 1)), "it is needed");
+    stage.host_says(r#"{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"b"}}"#);
+    stage.answer(0, r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}"#);
+    let told: Vec<_> =
+        stage.child.iter().filter_map(|message| message["id"].as_i64()).filter(|id| *id < 10).collect();
+    assert_eq!(told, [0, 7, 8]);
+    stage.answer(7, "{}");
+    assert_eq!(stage.host[before..].iter().filter(|message| message["id"] == 7).count(), 1);
+}
+
+/// The handshake that it was told again, and whether its lists are the same: the host has not asked for that.
+#[test]
+fn what_was_said_on_the_hosts_behalf_is_not_said_again_when_it_comes_back() {
+    let mut stage = Stage::new(settings());
+    stage.handshake(TOOLS);
+    let before = stage.host.len();
+    for answers in [false, true] {
+        // Another child, which rests before or after it has answered the handshake.
+        let generation = stage.alive.take().expect("alive");
+        stage.session.child_rested(generation, None, stage.now);
+        stage.session.is_settled(stage.now);
+        stage.session.wake(stage.now);
+        stage.perform();
+        if answers {
+            stage.answer(0, r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}"#);
+        }
+        let generation = stage.alive.take().expect("alive");
+        let said: Vec<_> = stage.child.iter().map(Value::to_string).collect();
+        assert_eq!(said.len(), if answers { 3 } else { 1 }, "{said:?}");
+        stage.session.child_rested(generation, None, stage.now);
+        for line in said.iter().skip(usize::from(answers)) {
+            stage.session.take_back(line.as_bytes(), stage.now);
+        }
+        stage.session.is_settled(stage.now);
+        assert!(!stage.session.is_waited_for(), "{said:?}");
+        stage.session.wake(stage.now);
+        stage.perform();
+        assert_eq!(stage.told(), ["initialize"]);
+        stage.answer(0, r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}"#);
+        assert_eq!(stage.told(), ["initialize", "notifications/initialized", "tools/list"]);
+    }
+    assert_eq!(stage.host[before..], [] as [Value; 0]);
+}
+
+#[test]
+fn what_neither_came_back_nor_was_answered_is_an_error_and_whoever_waits_in_vain_is_told() {
+    let mut stage = Stage::new(settings());
+    stage.handshake(TOOLS);
+    stage.host_says(CALL);
+    let generation = stage.alive.take().expect("alive");
+    stage.session.child_rested(generation, None, stage.now);
+    stage.session.is_settled(stage.now);
+    stage.perform();
+    let last = stage.host.last().expect("an answer");
+    assert!(last["id"] == 7 && last["error"]["code"] == GONE, "{last}");
+
+    stage.host_says(r#"{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"b"}}"#);
+    stage.session.refuse(Cause("it failed too often".to_owned()), stage.now);
+    stage.perform();
+    // The next child was started, and is being told the handshake: what waits for it waits no more.
+    let refused = stage.host.iter().filter(|message| message["id"] == 8 && message["error"]["code"] == GONE).count();
+    assert_eq!(refused, 1);
+}
+
+#[test]
+fn a_handshake_that_was_not_answered_waits_for_the_next_child_if_the_last_one_is_lost_by_no_fault_of_its_own() {
+    let mut stage = Stage::new(settings());
+    stage.host_says(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}"#);
+    stage.session.keep_handshake();
+    stage.dies();
+    assert_eq!(stage.host, [] as [Value; 0], "nobody was told anything");
+    stage.passes(Duration::from_secs(1));
+    assert_eq!(stage.told(), ["initialize"]);
+    stage.answer(0, "{}");
+    assert_eq!(stage.host.len(), 1);
+}
+
 /// On a machine that is busy, the time to sleep may have come before the child was even started.
 #[test]
 fn what_is_said_to_a_child_that_is_to_end_before_it_was_there_waits_for_the_next_one() {
@@ -196,6 +290,7 @@ fn what_is_said_to_a_child_that_is_to_end_before_it_was_there_waits_for_the_next
     session.child_started(Generation(1), now);
     let line = br#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
     assert_eq!(session.host_says(line, line, now), Verdict::Swallow);
+    assert_eq!(session.effects(), [Effect::Demand]);
     session.child_emptied(Generation(1), Cause("it was put to sleep".to_owned()), now);
     assert_eq!(session.effects(), [Effect::Start(Generation(2))], "nobody is told that anything was lost");
     session.child_started(Generation(2), now);
@@ -304,6 +399,30 @@ fn a_stream_of_the_newer_era_lets_the_child_sleep_and_is_opened_again() {
     stage.dies();
     stage.passes(Duration::from_secs(1));
     assert!(!stage.told().contains(&"subscriptions/listen"));
+}
+
+#[test]
+fn a_stream_that_no_child_has_opened_yet_is_opened_once_and_the_host_is_told() {
+    let listen = r#"{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"notifications":{}}}"#;
+    let acknowledged = r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{},"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}"#;
+    // It has waited for the child.
+    let mut stage = Stage::new(settings());
+    stage.dies();
+    stage.host_says(listen);
+    stage.passes(Duration::from_secs(1));
+    assert_eq!(stage.told(), ["subscriptions/listen"]);
+    assert_eq!(stage.child_says(acknowledged), Verdict::Forward);
+    // The child that heard it did not live to say that it is open.
+    let mut stage = Stage::new(settings());
+    stage.host_says(listen);
+    stage.dies();
+    stage.passes(Duration::from_secs(1));
+    assert_eq!(stage.told(), ["subscriptions/listen"]);
+    assert_eq!(stage.child_says(acknowledged), Verdict::Forward);
+    stage.dies();
+    stage.passes(Duration::from_secs(1));
+    assert_eq!(stage.told(), ["subscriptions/listen"]);
+    assert_eq!(stage.child_says(acknowledged), Verdict::Swallow);
 }
 
 #[test]
@@ -425,106 +544,4 @@ fn what_is_no_message_is_for_the_log_and_an_answer_that_is_not_text_is_an_error(
     assert!(matches!(stage.session.child_says(broken, stage.now), Verdict::Log(_)));
     stage.perform();
     assert_eq!((stage.host.len(), &stage.host[before]["error"]["code"]), (before + 1, &Value::from(-32603)));
-}
-
-/// A generator of numbers that are random enough, and the same each time.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % n
-    }
-}
-
-/// Kills, sleeps, stops, cancels, batches and time-outs in any order: each request is answered exactly once, by a result or an
-/// error, and is given to one child at most; one that was cancelled at most once.
-#[test]
-fn in_any_session_each_request_is_answered_once_and_made_once() {
-    for seed in 0..400 {
-        let mut dice = Dice(seed * 104_729 + 7);
-        let call_timeout = (seed % 3 == 0).then_some(Duration::from_secs(2));
-        let mut stage = Stage::new(Settings { call_timeout, ..settings() });
-        stage.handshake(TOOLS);
-        let (mut asked, mut cancelled) = (VecDeque::new(), HashSet::new());
-        let mut given: HashMap<i64, HashSet<u64>> = HashMap::new();
-        let mut next = 100;
-        for _ in 0..300 {
-            match dice.below(14) {
-                0..=3 => {
-                    stage.host_says(&format!(r#"{{"jsonrpc":"2.0","id":{next},"method":"tools/call"}}"#));
-                    asked.push_back(next);
-                    next += 1;
-                }
-                4 => {
-                    let (a, b) = (next, next + 1);
-                    stage.host_says(&format!(
-                        r#"[{{"jsonrpc":"2.0","id":{a},"method":"x"}},{{"jsonrpc":"2.0","id":{b},"method":"y"}}]"#
-                    ));
-                    asked.extend([a, b]);
-                    next += 2;
-                }
-                5 if !asked.is_empty() => {
-                    let id = asked[dice.below(asked.len())];
-                    stage.host_says(&format!(
-                        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
-                    ));
-                    cancelled.insert(id);
-                }
-                6 if stage.alive.is_some() => stage.dies(),
-                7 => stage.passes(Duration::from_millis(dice.below(4000) as u64)),
-                8 if stage.torn_down.is_some() && stage.alive.is_some() => stage.dies(),
-                9 if stage.alive.is_some() => {
-                    stage.child_says(r#"{"jsonrpc":"2.0","id":0,"method":"roots/list"}"#);
-                    stage.host_says(r#"{"jsonrpc":"2.0","id":0,"result":{"roots":[]}}"#);
-                }
-                _ => answer_something(&mut stage, &mut dice),
-            }
-            let generation = stage.alive.map_or(0, |generation| generation.0);
-            let messages = stage.child.iter().flat_map(|m| m.as_array().cloned().unwrap_or_else(|| vec![m.clone()]));
-            for id in messages.filter(|m| m["method"].is_string()).filter_map(|m| m["id"].as_i64()) {
-                if (100..1_000_000).contains(&id) && generation > 0 {
-                    given.entry(id).or_default().insert(generation);
-                }
-            }
-        }
-        // The end: nobody answers any more.
-        if stage.alive.is_some() {
-            stage.dies();
-        }
-        stage.session.stop(stage.now);
-        stage.perform();
-        if stage.alive.is_some() {
-            stage.dies();
-        }
-        let mut answers: HashMap<i64, usize> = HashMap::new();
-        let messages = stage.host.iter().flat_map(|m| m.as_array().cloned().unwrap_or_else(|| vec![m.clone()]));
-        for id in messages.filter(|m| m["method"].is_null()).filter_map(|m| m["id"].as_i64()) {
-            *answers.entry(id).or_default() += 1;
-        }
-        for id in 100..next {
-            let count = answers.get(&id).copied().unwrap_or(0);
-            let fine = count == 1 || (count == 0 && cancelled.contains(&id));
-            assert!(fine, "seed {seed}: request {id} was answered {count} times");
-            assert!(given.get(&id).is_none_or(|to| to.len() == 1), "seed {seed}: request {id} was made twice");
-        }
-    }
-}
-
-/// The child answers one of the requests that it has been given, perhaps a second time.
-fn answer_something(stage: &mut Stage, dice: &mut Dice) {
-    if stage.alive.is_none() || stage.child.is_empty() {
-        return;
-    }
-    let message = stage.child[dice.below(stage.child.len())].clone();
-    let messages = message.as_array().cloned().unwrap_or_else(|| vec![message]);
-    for message in messages {
-        if let (Some(id), true) = (message["id"].as_i64(), message["method"].is_string()) {
-            let result = match message["method"].as_str() {
-                Some("tools/list") => TOOLS,
-                _ => r#"{"capabilities":{"tools":{}}}"#,
-            };
-            stage.answer(id, result);
-        }
-    }
 }

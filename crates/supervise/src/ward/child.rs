@@ -4,9 +4,8 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use nostray_pen::{Graces, Order, Penned, Remains, Streams, Yard, ask_to_stop, give_order};
+use nostray_pen::{Ask, Graces, Order, Penned, Remains, Streams, Yard, give_order};
 use nostray_registry::Process;
-use nostray_rpc::Lines;
 use nostray_sys::Pidfd;
 use nostray_sys::identity::Identity;
 use nostray_sys::signal::Arrived;
@@ -14,23 +13,18 @@ use nostray_sys::stream::Sink;
 
 use super::gauge::Gauge;
 use super::news::{Inbox, News};
-use super::outbox::Outbox;
+use super::talk::Talk;
 use crate::machine::{Generation, Why};
+use crate::outbox::Outbox;
 
+/// The child that there is now.
 #[derive(Debug)]
-pub(super) struct Child {
+pub struct Child {
     pub(super) generation: Generation,
     pub(super) penned: Penned,
     pub(super) inbox: Inbox,
-    /// Closed when it is to end.
-    pub(super) stdin: Option<OwnedFd>,
-    pub(super) to: Outbox,
-    /// Until it ends.
-    pub(super) stdout: Option<OwnedFd>,
-    /// Taken out while it is read.
-    pub(super) from: Option<Lines>,
-    /// Its output has been given more room.
-    pub(super) is_wide: bool,
+    /// What is said to it and by it.
+    pub talk: Talk,
     pub(super) stderr: Option<OwnedFd>,
     /// To be torn down, and how far that has come.
     pub(super) ending: Ending,
@@ -44,8 +38,8 @@ pub(super) struct Child {
     /// Torn down for a reason that was not ours, and that is no crash: it was asked to stop, or did nothing for long.
     pub(super) ended_by_others: bool,
     pub(super) front_ended: bool,
-    /// The number of the pen's front, which nobody else can have as long as there is news of the pen.
-    front_number: Option<i32>,
+    /// What it says of itself, and what its guard has found out.
+    pub(super) says: Says,
     /// All who kept it were killed, and its end is our affair.
     pub(super) remains: Option<Remains>,
     /// Those who were left and may not be signalled.
@@ -61,6 +55,17 @@ pub(super) struct Child {
 
 /// Why a child is lost that has done nothing wrong.
 pub(super) const KEEPERS_KILLED: &str = "the child was ended, since nostray's own processes were killed";
+
+/// Why a child is lost that took too long.
+const NOT_READY: &str = "it was not ready within its --ready-timeout";
+
+/// Whether a child is ready, as the user has defined it, and what it says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Says {
+    pub(super) is_ready: bool,
+    pub(super) is_stopping: bool,
+    pub(super) status: Option<String>,
+}
 
 /// How the end of a child goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,17 +88,13 @@ impl Child {
         (penned, streams): (Penned, Streams),
         inbox: Inbox,
         max_line: usize,
+        is_ready: bool,
     ) -> Self {
         Self {
             generation,
-            front_number: penned.number(),
             penned,
             inbox,
-            stdin: Some(streams.stdin),
-            to: Outbox::new(Sink::OwnPipe),
-            stdout: Some(streams.stdout),
-            from: Some(Lines::new(max_line)),
-            is_wide: false,
+            talk: Talk::new(streams.stdin, streams.stdout, Outbox::new(Sink::OwnPipe), max_line),
             stderr: Some(streams.stderr),
             ending: Ending::No,
             guard: None,
@@ -104,6 +105,7 @@ impl Child {
             not_executed: None,
             ended_by_others: false,
             front_ended: false,
+            says: Says { is_ready, ..Says::default() },
             remains: None,
             refused: Vec::new(),
             asked: 0,
@@ -125,20 +127,25 @@ impl Child {
                     self.spare = open(spare).and_then(Identity::open);
                     self.gauge = Some(Gauge::of(self.group.as_deref()));
                 }
-                News::Stopping(why, sender) => {
-                    // A front whose spare is killed before it knows its guard ends the guard with the rest of the tree.
-                    let by_our_own = why == "signal" && sender.is_some() && sender == self.front_number;
+                News::Ready => self.says.is_ready = true,
+                News::SaysStopping => self.says.is_stopping = true,
+                News::Status(text) => self.says.status = Some(text).filter(|text| !text.is_empty()),
+                News::Stopping(why) => {
                     self.ended_by_others |=
-                        !by_our_own && matches!(why.as_str(), "idle" | "signal" | "stop-request" | "terminal-closed");
-                    if by_our_own || matches!(why.as_str(), "front-killed" | "spare-killed" | "guard-killed") {
+                        matches!(why.as_str(), "idle" | "signal" | "stop-request" | "hand-over" | "terminal-closed");
+                    if matches!(why.as_str(), "front-killed" | "spare-killed" | "guard-killed") {
                         lost = Some(KEEPERS_KILLED.to_owned());
+                    }
+                    if why == "ready-timeout" {
+                        lost = Some(NOT_READY.to_owned());
                     }
                     if lost.is_some() || matches!(self.ending, Ending::Order(_) | Ending::Ordered) {
                         self.ending = Ending::EndOfInput(Instant::now());
                     }
                 }
                 News::Ended(how) => {
-                    lost = Some(format!("the child {how}"));
+                    // Why it was ended says more than how.
+                    lost.get_or_insert_with(|| format!("the child {how}"));
                     self.ended = Some(how);
                 }
                 News::NotExecuted(why) => self.not_executed = Some(why),
@@ -155,13 +162,13 @@ impl Child {
     }
 
     /// Asks the innermost of those who keep it to end it.
-    pub(super) fn ask_to_stop(&mut self, now: bool) {
-        if let Some(remains) = self.remains.as_mut().filter(|_| now) {
+    pub(super) fn ask(&mut self, ask: Ask) {
+        if let Some(remains) = self.remains.as_mut().filter(|_| ask == Ask::StopNow) {
             remains.hurry();
         }
         let inner = [self.guard.as_ref().map(|(_, guard)| guard), self.spare.as_ref()];
-        if !inner.into_iter().flatten().any(|keeper| lives(keeper) && ask_to_stop(keeper, now).is_ok()) {
-            self.penned.ask_to_stop(now);
+        if !inner.into_iter().flatten().any(|keeper| lives(keeper) && nostray_pen::ask(keeper, ask).is_ok()) {
+            self.penned.ask(ask);
         }
     }
 
@@ -169,7 +176,7 @@ impl Child {
     pub(super) fn pass(&mut self, arrived: Arrived, is_the_end: bool) {
         self.asked += u32::from(is_the_end);
         if self.front_ended && is_the_end && self.asked > 1 {
-            self.ask_to_stop(true);
+            self.ask(Ask::StopNow);
         }
         if !self.penned.hand_on(arrived) && is_the_end && self.ending == Ending::No {
             // Whoever keeps it learns of it by the end of the child's input.
@@ -233,9 +240,8 @@ impl Child {
                     self.ending = Ending::EndOfInput(Instant::now());
                 }
             }
-            Ending::EndOfInput(at) if self.to.is_empty() || at <= Instant::now() => {
-                self.stdin = None;
-                self.to.discard();
+            Ending::EndOfInput(at) if self.talk.is_said() || at <= Instant::now() => {
+                self.talk.fall_silent();
                 self.ending = Ending::Said;
             }
             Ending::Ordered if self.front_ended => self.ending = Ending::EndOfInput(Instant::now()),
@@ -257,5 +263,6 @@ pub(super) fn order_for(why: Why) -> Option<Order> {
         Why::Age => Some(Order::Age),
         Why::StartTimeout => Some(Order::StartTimeout),
         Why::BadStart => Some(Order::BadStart),
+        Why::Restart => Some(Order::Restart),
     }
 }

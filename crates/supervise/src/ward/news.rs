@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use nostray_pen::{Event, Opening, Witness};
+use nostray_pen::{Event, Objection, Opening, Witness};
 use nostray_registry::Process;
 use nostray_sys::descriptors::{message_pair, receive_message, send_message};
 use serde::{Deserialize, Serialize};
@@ -17,8 +17,14 @@ pub(super) enum News {
         spare: Option<Process>,
         guard: Option<Process>,
     },
-    /// It is being torn down: the reason, in one word, and the process that asked for it.
-    Stopping(String, Option<i32>),
+    /// It is ready, as the user has defined it.
+    Ready,
+    /// The child says that it is stopping.
+    SaysStopping,
+    /// The child says how it is doing.
+    Status(String),
+    /// It is being torn down: the reason, in one word.
+    Stopping(String),
     /// The child has ended.
     Ended(String),
     /// The child could not be executed.
@@ -31,6 +37,8 @@ pub(super) enum News {
 #[derive(Debug)]
 pub(super) struct Telling {
     inner: Box<dyn Witness>,
+    /// It is known that nothing can be put on record.
+    off_record: bool,
     to: OwnedFd,
 }
 
@@ -48,9 +56,9 @@ const LONGEST: usize = 16 << 10;
 const MOST_REFUSED: usize = 64;
 
 impl Telling {
-    pub(super) fn new(inner: Box<dyn Witness>) -> io::Result<(Self, Inbox)> {
+    pub(super) fn new(inner: Box<dyn Witness>, off_record: bool) -> io::Result<(Self, Inbox)> {
         let (to, from) = message_pair()?;
-        Ok((Self { inner, to }, Inbox { from, closed: false }))
+        Ok((Self { inner, off_record, to }, Inbox { from, closed: false }))
     }
 
     /// What cannot be told is found out by the end of the processes.
@@ -62,9 +70,11 @@ impl Telling {
 }
 
 impl Witness for Telling {
-    fn opens(&mut self, opening: &Opening<'_>) -> Result<(), String> {
+    fn opens(&mut self, opening: &Opening<'_>) -> Result<(), Objection> {
         self.tell(&News::Opened(opening.cgroup.map(|path| path.display().to_string())));
-        self.inner.opens(opening)
+        let opened = self.inner.opens(opening);
+        // Once is enough, however many children there will be.
+        if self.off_record { Ok(()) } else { opened }
     }
 
     fn settled(&mut self) {
@@ -77,10 +87,10 @@ impl Witness for Telling {
             Event::Started { spare, guard, .. } => {
                 self.tell(&News::Started { spare: spare.map(Process::from), guard: guard.map(Process::from) });
             }
-            Event::Stopping(reason) => {
-                let sender = reason.sender().map(|pid| pid.as_raw_nonzero().get());
-                self.tell(&News::Stopping(reason.word().to_owned(), sender));
-            }
+            Event::Ready => self.tell(&News::Ready),
+            Event::SaysStopping => self.tell(&News::SaysStopping),
+            Event::Status(text) => self.tell(&News::Status(text.clone())),
+            Event::Stopping(reason) => self.tell(&News::Stopping(reason.word().to_owned())),
             Event::ChildEnded(how) => self.tell(&News::Ended(how.to_string())),
             Event::NotExecuted(why) => self.tell(&News::NotExecuted(why.clone())),
             Event::Refused(left) => {

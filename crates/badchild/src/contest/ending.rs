@@ -1,0 +1,262 @@
+//! The end of a round: the slot is obtained once more, and then nothing may be left, neither processes nor files.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use nostray_sys::Signal;
+use nostray_sys::proc::Stat;
+use serde_json::Value;
+
+use super::plan::{Ending, Plan};
+use super::round::{Ring, two_at_once};
+use super::strangers::SLOT;
+use super::{Programs, Tally, Trouble};
+use crate::{Found, comes_true};
+
+/// In this time the slot must be had when nobody else comes, on a machine that is busy with other rounds. All graces of a round
+/// together take a tenth of a second; a shared child that nobody holds any more is kept for ten seconds, and one that does not answer
+/// is given five.
+const OBTAINED: Duration = Duration::from_secs(60);
+/// In this time everybody must be gone then.
+const GONE: Duration = Duration::from_secs(40);
+
+/// Obtains the slot, once or twice.
+pub(super) fn obtain(ring: &mut Ring<'_>, plan: &Plan) -> Result<(), Trouble> {
+    let waiting = if plan.is_shared { "wait for a shared one" } else { "wait" };
+    match plan.ending {
+        Ending::Wait => {
+            ring.note("those who were stopped go on");
+            go_on(&ring.scene.everybody());
+            last(ring, waiting, &[])
+        }
+        Ending::ReplaceThenWait => {
+            // Whoever is in a loop only waits, and for one that is stopped that would be for ever.
+            last(ring, "replace", &["--max-handovers", "1000/1m"])?;
+            last(ring, waiting, &[])
+        }
+    }
+}
+
+fn go_on(those: &[Found]) {
+    let stopped = those.iter().filter(|found| Stat::of(found.stat.pid).is_some_and(|stat| stat.is_stopped()));
+    stopped.for_each(|found| found.send(Signal::CONT));
+}
+
+/// One last contender.
+struct Last(Child);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+fn last(ring: &mut Ring<'_>, how: &str, options: &[&str]) -> Result<(), Trouble> {
+    let if_taken = how.split(' ').next().unwrap_or_default();
+    let Programs { nostray, badchild } = ring.programs;
+    let name = format!("last-{if_taken}");
+    ring.note(format_args!("{name} comes"));
+    let start = Instant::now();
+    let mut command = ring.scene.command(nostray);
+    command.args(["run", "--slot", SLOT, "--if-taken", if_taken]).args(options).arg("--").arg(badchild).arg("claim");
+    command.arg(ring.folder.path()).args([&name, "--"]).arg(badchild).args(["tree", "cooperative", "plain"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(File::create(ring.file(&format!("{name}.err")))?);
+    let mut process = Last(command.spawn()?);
+    let holders = ring.file("holders");
+    let has_it = || {
+        let text = std::fs::read_to_string(&holders).unwrap_or_default();
+        text.lines().any(|line| line.split(' ').next() == Some(name.as_str()))
+    };
+    let mut over = None;
+    comes_true(OBTAINED, &mut || {
+        over = process.0.try_wait().ok().flatten();
+        over.is_some() || has_it()
+    });
+    let time = start.elapsed();
+    if ring.file("two").exists() {
+        return Err(two_at_once(ring.folder.path()));
+    }
+    if let Some(status) = over {
+        return Err(Trouble::new(format!("{name} ended without the slot: {status}")));
+    }
+    if !has_it() {
+        ring.evidence = Some(evidence(ring));
+        // Whether it is for want of somebody who is stopped is worth knowing.
+        go_on(&ring.scene.everybody());
+        let helps = comes_true(GONE, &mut || has_it());
+        let then = if helps { "but does" } else { "and not even" };
+        let what = format!("{name} did not obtain the slot within {OBTAINED:?}, {then} when all go on");
+        return Err(Trouble::new(what));
+    }
+    ring.note(format_args!("{name} has the slot"));
+    for (slowest, _) in ring.tally.slowest.iter_mut().zip(Tally::HOW).filter(|(_, name)| *name == how) {
+        *slowest = (*slowest).max(time);
+    }
+    drop(process.0.stdin.take());
+    let mut code = None;
+    comes_true(GONE, &mut || {
+        code = process.0.try_wait().ok().flatten();
+        code.is_some()
+    });
+    match code {
+        Some(status) if status.success() => Ok(()),
+        other => Err(Trouble::new(format!("{name} did not end well: {other:?}"))),
+    }
+}
+
+/// Waits until nobody is left. Those who were stopped are continued, and a broker is asked to leave.
+pub(super) fn expect_nothing(ring: &mut Ring<'_>) -> Result<(), Trouble> {
+    let start = Instant::now();
+    let gone = comes_true(GONE, &mut || {
+        let all = ring.scene.everybody();
+        go_on(&all);
+        all.iter().filter(|found| found.stat.name == "nostray-broker").for_each(|broker| broker.send(Signal::TERM));
+        all.is_empty()
+    });
+    ring.tally.slowest_end = start.elapsed();
+    if gone { Ok(()) } else { Err(Trouble::new(format!("somebody is left after {GONE:?}"))) }
+}
+
+/// Records, places in the queue and control groups are gone with those whose they were. What somebody has left who was killed
+/// while it was writing one is gone with the next sweep that finds it old enough.
+pub(super) fn expect_no_files(ring: &mut Ring<'_>) -> Result<(), Trouble> {
+    expect_none(ring, &["json", "waits"])?;
+    let long_ago = SystemTime::now() - Duration::from_secs(120);
+    for path in of_pens(ring).into_iter().filter(|path| path.is_file()) {
+        File::options().append(true).open(&path)?.set_modified(long_ago)?;
+    }
+    for words in [&["sweep"][..], &["slot", "list"]] {
+        let output = ring.scene.command(&ring.programs.nostray).args(words).stdin(Stdio::null()).output()?;
+        if !output.status.success() || !output.stderr.is_empty() {
+            return Err(Trouble::new(format!("nostray {} says {output:?}", words.join(" "))));
+        }
+    }
+    expect_none(ring, &["json", "waits", "lock", "new"])
+}
+
+fn expect_none(ring: &Ring<'_>, kinds: &[&str]) -> Result<(), Trouble> {
+    let is_one = |path: &PathBuf| {
+        path.is_dir() || path.extension().and_then(|kind| kind.to_str()).is_some_and(|kind| kinds.contains(&kind))
+    };
+    let left: Vec<PathBuf> = of_pens(ring).into_iter().filter(is_one).collect();
+    if left.is_empty() {
+        return Ok(());
+    }
+    let details = left.iter().map(|path| format!("{}: {}", path.display(), shown(path))).collect();
+    Err(Trouble { what: "files are left".to_owned(), details })
+}
+
+/// Files and control groups that belong to pens, or to those who want to be one.
+fn of_pens(ring: &Ring<'_>) -> Vec<PathBuf> {
+    let mut all = files(&ring.scene.runtime().join("nostray"));
+    all.extend(files(&ring.scene.runtime().join("state/nostray/slots").join(SLOT)));
+    // Those of the slot itself, and of the user's broker, stay.
+    let stays = |name: &str| {
+        ["journal", "lock", "alive", "history.json", "history.new"].contains(&name) || name.starts_with("broker-")
+    };
+    all.retain(|path| !path.file_name().and_then(|name| name.to_str()).is_some_and(stays));
+    // Of those who were on record. (One that is killed between making its group and its record leaves an empty group.)
+    let on_record = journal(ring).into_iter().filter(|entry| entry["event"] == "started" || entry["what"] == "taken");
+    let mut groups: Vec<PathBuf> =
+        on_record.filter_map(|entry| entry["id"].as_str().and_then(control_group)).collect();
+    groups.sort();
+    groups.dedup();
+    all.extend(groups);
+    all
+}
+
+fn shown(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+/// The control group of a pen, below that of this process, if it is there.
+fn control_group(id: &str) -> Option<PathBuf> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let folders = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(|root| Path::new(root).join(own));
+    folders.into_iter().map(|folder| folder.join(format!("nostray-{id}"))).find(|group| group.exists())
+}
+
+/// What nostray has written down.
+fn journal(ring: &Ring<'_>) -> Vec<Value> {
+    let text = std::fs::read_to_string(ring.scene.runtime().join("nostray/journal")).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// Counts what happened.
+pub(super) fn count(ring: &mut Ring<'_>) {
+    let holders = std::fs::read_to_string(ring.file("holders")).unwrap_or_default();
+    let stories = journal(ring);
+    let tally = &mut ring.tally;
+    tally.rounds = 1;
+    tally.children = holders.lines().count() as u64;
+    // A pen of a series bears the name of the series.
+    let mut pens: Vec<&str> =
+        holders.lines().filter_map(|line| line.split(' ').nth(2)?.split(['@', '.']).next()).collect();
+    pens.sort_unstable();
+    pens.dedup();
+    tally.holders = pens.len() as u64;
+    for what in stories.iter().filter(|story| story["slot"] == SLOT).filter_map(|story| story["what"].as_str()) {
+        let counter = match what {
+            _ if what.contains("; asked to hand over") => &mut tally.asked,
+            _ if what.contains("is ended from outside") => &mut tally.ended_from_outside,
+            _ if what.starts_with("all who kept") => &mut tally.swept,
+            _ if what.contains("nobody is asked to hand over") => &mut tally.settled,
+            _ if what.contains("somebody who came later") => &mut tally.refused[1],
+            _ if what.contains("was not free after") => &mut tally.refused[2],
+            _ if what.contains("nostray slot show") => &mut tally.refused[0],
+            _ if what.starts_with("nothing was started") => &mut tally.gave_up,
+            _ => continue,
+        };
+        *counter += 1;
+    }
+}
+
+/// All that helps to understand what went wrong.
+pub(super) fn evidence(ring: &Ring<'_>) -> Vec<String> {
+    let mut lines: Vec<String> = ring.scene.everybody().iter().map(describe).collect();
+    let runtime = ring.scene.runtime();
+    for folder in [runtime.join("nostray"), runtime.join("state/nostray/slots").join(SLOT)] {
+        lines.extend(files(&folder).iter().map(|path| match path.extension().and_then(|kind| kind.to_str()) {
+            Some("json" | "waits") => format!("{}: {}", path.display(), shown(path)),
+            _ => path.display().to_string(),
+        }));
+    }
+    lines.extend(journal(ring).iter().map(|entry| format!("journal: {entry}")));
+    for file in files(ring.folder.path()) {
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        lines.extend(shown(&file).lines().map(|line| format!("{name}: {line}")));
+    }
+    lines
+}
+
+/// What there is to know about somebody.
+fn describe(found: &Found) -> String {
+    let pid = found.stat.pid;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let field =
+        |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().trim().to_owned();
+    let files = files(Path::new(&format!("/proc/{pid}/fd")));
+    let files = files.iter().filter_map(|file| std::fs::read_link(file).ok()).filter(|file| file.is_absolute());
+    let files: Vec<String> =
+        files.filter_map(|file| Some(file.file_name()?.to_string_lossy().into_owned())).collect();
+    let mark = nostray_sys::proc::environment_of(pid, "NOSTRAY_PEN").unwrap_or_default();
+    format!(
+        "pid {pid} ({}), parent {}, state {}, pending {}/{}, pen {}, open {}: {}",
+        found.stat.name,
+        field("PPid:"),
+        field("State:"),
+        field("SigPnd:"),
+        field("ShdPnd:"),
+        String::from_utf8_lossy(&mark),
+        files.join(" "),
+        found.command,
+    )
+}

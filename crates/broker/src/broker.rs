@@ -1,0 +1,270 @@
+//! The broker: the one process of a user by which sessions that want the same child find each other. It starts a steward for each
+//! such child, hands it the connections of those who want to hold it, and does nothing else. It leaves when nobody needs it.
+
+mod callers;
+mod stewards;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nostray_supervise::link::{Request, Status, ToFront, line};
+use nostray_sys::descriptors::{replace_with_null, write_to_stderr_at_once};
+use nostray_sys::events::Events;
+use nostray_sys::local;
+use nostray_sys::poll::Until;
+use nostray_sys::process::{become_daemon, getpid, set_name, user};
+use nostray_sys::signal::{Disposition, Signal, SignalFd, SignalSet, set_disposition};
+
+use callers::{Asked, Caller};
+use stewards::Stewards;
+
+/// How long a broker stays that nobody needs.
+const LINGER: Duration = Duration::from_secs(1);
+/// How long whoever finds another broker waits for that to listen, or to leave.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How many may be about to say what they want.
+const MOST_CALLERS: usize = 1024;
+/// What it has to say about itself is kept up to this size.
+const LONGEST_LOG: u64 = 256 << 10;
+
+/// Serves at this path until nobody needs it, as a daemon. Returns the exit code.
+///
+/// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else.**
+#[must_use]
+pub fn serve(socket: &Path) -> u8 {
+    match Broker::begin(socket) {
+        Ok(Some(broker)) => broker.run(),
+        Ok(None) => 0,
+        Err(error) => {
+            let why = format!("a broker cannot serve at {}: {error}", socket.display());
+            write_to_stderr_at_once(&format!("nostray: {why}\n"));
+            // Whoever started us waits for the end of our output, and this is all that it ever reads.
+            writeln!(io::stdout(), "{why}").ok();
+            nostray_pen::OWN_FAILURE
+        }
+    }
+}
+
+struct Broker {
+    socket: PathBuf,
+    listener: Option<OwnedFd>,
+    /// Who holds it is the broker, and there is one.
+    _lock: File,
+    signals: SignalFd,
+    events: Events,
+    callers: Vec<(u64, Caller)>,
+    came: u64,
+    stewards: Stewards,
+    began: Instant,
+    /// Since when nobody needs it.
+    idle_since: Option<Instant>,
+    is_stopping: bool,
+}
+
+const SIGNALS: usize = 0;
+const LISTENER: usize = 1;
+const FIRST: usize = 2;
+
+impl Broker {
+    /// None if there is one already.
+    fn begin(socket: &Path) -> io::Result<Option<Self>> {
+        become_daemon()?;
+        set_name("nostray-broker");
+        let until = Instant::now() + PATIENCE;
+        let lock = loop {
+            if let Some(lock) = take_lock(&socket.with_extension("lock"))? {
+                break lock;
+            }
+            if local::connect_to(socket).is_ok() || Instant::now() > until {
+                return Ok(None);
+            }
+            // A lock that becomes free tells nobody who does not wait for it alone, and that it is listened to is the other end.
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        open_log(&socket.with_extension("log")).ok();
+        // What the first session's host ignores is not for the children of others.
+        for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::PIPE, Signal::CHLD] {
+            set_disposition(signal, Disposition::Default)?;
+        }
+        let set = SignalSet::full();
+        set.set_as_mask()?;
+        let signals = SignalFd::new(&set)?;
+        // Whoever left it there is dead: it would hold the lock.
+        std::fs::remove_file(socket).ok();
+        let listener = local::listen_at(socket)?;
+        std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
+        // Whoever started us waits for the end of our output.
+        replace_with_null(true, true)?;
+        Ok(Some(Self {
+            socket: socket.to_owned(),
+            listener: Some(listener),
+            _lock: lock,
+            signals,
+            events: Events::new()?,
+            callers: Vec::new(),
+            came: 0,
+            stewards: Stewards::default(),
+            began: Instant::now(),
+            idle_since: Some(Instant::now()),
+            is_stopping: false,
+        }))
+    }
+
+    fn run(mut self) -> u8 {
+        let mut names = Vec::new();
+        loop {
+            self.callers.retain(|(_, caller)| !caller.is_too_slow());
+            let is_idle = self.callers.is_empty() && self.stewards.is_empty();
+            self.idle_since = is_idle.then(|| self.idle_since.unwrap_or_else(Instant::now));
+            if is_idle && (self.is_stopping || self.idle_since.is_some_and(|since| since.elapsed() >= LINGER)) {
+                break;
+            }
+            names.clear();
+            if let Err(error) = self.wait(&mut names) {
+                write_to_stderr_at_once(&format!("nostray: the broker cannot wait for events: {error}\n"));
+                self.stop(true);
+                break;
+            }
+            for &name in &names {
+                self.on(name);
+            }
+        }
+        // Who comes now finds nobody, and starts another one, which waits for the lock.
+        std::fs::remove_file(&self.socket).ok();
+        0
+    }
+
+    fn wait(&mut self, names: &mut Vec<usize>) -> io::Result<()> {
+        let idle = self.idle_since.map(|since| since + LINGER);
+        let slow = self.callers.iter().map(|(_, caller)| caller.deadline()).min();
+        let timeout = [idle, slow].into_iter().flatten().min();
+        let timeout = timeout.map(|at| at.saturating_duration_since(Instant::now()));
+        self.events.want(SIGNALS, self.signals.as_fd(), Until::Readable, 0);
+        if let Some(listener) = self.listener.as_ref().filter(|_| self.callers.len() < MOST_CALLERS) {
+            self.events.want(LISTENER, listener.as_fd(), Until::Readable, 0);
+        }
+        let first = self.stewards.want(&mut self.events, FIRST);
+        for (at, (stamp, caller)) in self.callers.iter().enumerate() {
+            self.events.want(first + at, caller.fd(), Until::Readable, *stamp);
+        }
+        self.events.wait(timeout, names)
+    }
+
+    fn on(&mut self, name: usize) {
+        match name {
+            SIGNALS => {
+                while let Ok(Some(arrived)) = self.signals.next() {
+                    if matches!(arrived.signal, Signal::TERM | Signal::INT | Signal::HUP) {
+                        self.stop(false);
+                    }
+                }
+            }
+            LISTENER => self.let_in(),
+            // Which caller it is may have changed by what came before; each is asked whether it has said something.
+            name if name >= FIRST + self.stewards.names() => self.hear_callers(),
+            name => self.stewards.on(name - FIRST),
+        }
+        self.stewards.look_after();
+    }
+
+    fn let_in(&mut self) {
+        let Some(listener) = &self.listener else { return };
+        while let Ok(Some(connection)) = local::let_in(listener.as_fd()) {
+            let is_ours = local::caller(connection.as_fd()).is_ok_and(|caller| caller.user == user());
+            if is_ours && self.callers.len() < MOST_CALLERS {
+                self.came += 1;
+                self.callers.push((self.came, Caller::new(connection)));
+            }
+        }
+        self.hear_callers();
+    }
+
+    fn hear_callers(&mut self) {
+        let mut asked = Vec::new();
+        self.callers.retain_mut(|(_, caller)| match caller.hear() {
+            Asked::NotYet => true,
+            Asked::Gone => false,
+            Asked::For(request, connection) => {
+                asked.push((request, connection));
+                false
+            }
+        });
+        for (request, connection) in asked {
+            self.answer(request, connection);
+        }
+    }
+
+    fn answer(&mut self, request: Request, connection: OwnedFd) {
+        let answer = match request {
+            // Who comes too late looks for the next one.
+            Request::Attach(_) if self.is_stopping => return,
+            Request::Attach(attach) => match self.stewards.lease(&attach, connection) {
+                Ok(()) => return,
+                Err((why, connection)) => {
+                    say(&connection, &line(&why));
+                    return;
+                }
+            },
+            Request::Status => self.status(),
+            Request::Stop { again } => {
+                self.stop(again);
+                self.status()
+            }
+        };
+        let mut answer = serde_json::to_vec(&answer).unwrap_or_default();
+        answer.push(b'\n');
+        say(&connection, &answer);
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            pid: getpid().as_raw_nonzero().get(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            age: u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            children: self.stewards.names_on_record(),
+            stopping: self.is_stopping,
+        }
+    }
+
+    /// Ends all children, and then itself. The lock is held until nothing of them is left.
+    fn stop(&mut self, again: bool) {
+        if !std::mem::replace(&mut self.is_stopping, true) {
+            self.listener = None;
+            std::fs::remove_file(&self.socket).ok();
+            self.stewards.stop(again);
+        }
+    }
+}
+
+/// None if somebody holds it, or somebody has removed the file meanwhile: then another one may hold another one.
+fn take_lock(path: &Path) -> io::Result<Option<File>> {
+    let lock = File::options().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    if lock.try_lock().is_err() {
+        return Ok(None);
+    }
+    let (ours, there) = (lock.metadata()?, std::fs::metadata(path));
+    Ok(there.is_ok_and(|there| there.ino() == ours.ino() && there.dev() == ours.dev()).then_some(lock))
+}
+
+/// A short answer fits into any socket.
+fn say(connection: &OwnedFd, text: &[u8]) {
+    nostray_sys::stream::Sink::Socket.write(connection.as_fd(), text).ok();
+}
+
+fn open_log(path: &Path) -> io::Result<()> {
+    if std::fs::metadata(path).is_ok_and(|found| found.len() > LONGEST_LOG) {
+        std::fs::remove_file(path)?;
+    }
+    let flags = nostray_sys::descriptors::NO_FOLLOW_AND_DO_NOT_WAIT;
+    let log = File::options().append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
+    nostray_sys::descriptors::become_stderr(&log.into())
+}
+
+/// Why a session cannot hold a child, and whether it never will.
+fn no(why: impl Into<String>, for_good: bool) -> ToFront {
+    ToFront::No { why: why.into(), for_good }
+}

@@ -1,0 +1,220 @@
+//! The stewards of a broker, one for each child that is shared.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use nostray_pen::MARK;
+use nostray_registry::masked;
+use nostray_supervise::link::{Attach, SLOT_KEY, ToFront};
+use nostray_sys::descriptors::{message_pair, write_to_stderr_at_once};
+use nostray_sys::events::Events;
+use nostray_sys::poll::Until;
+use nostray_sys::signal::SignalSet;
+
+use super::no;
+use crate::key::{Key, Salt};
+use crate::words::{Came, Charge, FromKeeper, ToKeeper, receive, send};
+
+/// How many children may be shared at a time.
+const MOST: usize = 256;
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Stewards {
+    salt: Salt,
+    /// Those that take leases.
+    by_key: HashMap<Key, u64>,
+    /// What each name stands for.
+    commands: HashMap<String, (Vec<String>, usize)>,
+    all: Vec<(u64, Steward)>,
+    counted: u64,
+}
+
+#[derive(Debug)]
+struct Steward {
+    process: Child,
+    /// What it is found by, but for what its child was told.
+    base: Key,
+    control: OwnedFd,
+    name: Option<String>,
+    id: Option<String>,
+    /// What could not be sent yet.
+    waiting: VecDeque<(ToKeeper, Option<OwnedFd>)>,
+    sent: u64,
+}
+
+impl Stewards {
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(super) fn names_on_record(&self) -> Vec<String> {
+        self.all.iter().filter_map(|(_, steward)| steward.id.clone()).collect()
+    }
+
+    /// How many names [`Stewards::want`] uses.
+    pub(super) fn names(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Returns the first name that is free.
+    pub(super) fn want(&self, events: &mut Events, first: usize) -> usize {
+        for (at, (stamp, steward)) in self.all.iter().enumerate() {
+            let until = if steward.waiting.is_empty() { Until::Readable } else { Until::Writable };
+            events.want(first + at, steward.control.as_fd(), until, *stamp);
+        }
+        first + self.all.len()
+    }
+
+    /// A session wants to hold a child. If that is not possible, it is told why.
+    pub(super) fn lease(&mut self, attach: &Attach, connection: OwnedFd) -> Result<(), (ToFront, OwnedFd)> {
+        let key = self.salt.key(attach);
+        let command = masked(&attach.command.iter().map(|word| word.0.clone()).collect::<Vec<_>>());
+        if let Some(name) = &attach.key
+            && let Some((other, _)) = self.commands.get(name).filter(|(other, _)| *other != command)
+        {
+            let (other, command) = (other.join(" "), command.join(" "));
+            let (what, name) = name.strip_prefix(SLOT_KEY).map_or(("--key", name.as_str()), |slot| ("slot", slot));
+            let why = format!(
+                "{what} {name} is in use for another command: that one is `{other}`, this one is `{command}`; choose \
+                 another name, or end the other one's sessions"
+            );
+            return Err((no(why, true), connection));
+        }
+        let base = self.salt.base(attach);
+        // Who does not know yet what its child must have been told may find out at any that is there.
+        let is_any = |(number, steward): &&(u64, Steward)| {
+            attach.variant.is_none() && steward.base == base && self.by_key.values().any(|taking| taking == number)
+        };
+        let found =
+            self.by_key.get(&key).copied().or_else(|| self.all.iter().find(is_any).map(|(number, _)| *number));
+        let number = match found {
+            Some(number) => number,
+            None if self.all.len() >= MOST => {
+                return Err((no(format!("there are {MOST} shared children already"), false), connection));
+            }
+            None => match Steward::start(attach, base) {
+                Ok(steward) => {
+                    self.counted += 1;
+                    if let Some(name) = &steward.name {
+                        self.commands.entry(name.clone()).or_insert((command, 0)).1 += 1;
+                    }
+                    self.all.push((self.counted, steward));
+                    self.by_key.insert(key, self.counted);
+                    self.counted
+                }
+                Err(error) => return Err((no(format!("it cannot be started there: {error}"), false), connection)),
+            },
+        };
+        if let Some((_, steward)) = self.all.iter_mut().find(|(other, _)| *other == number) {
+            steward.sent += 1;
+            let lease = ToKeeper::Lease {
+                host: attach.host,
+                session: attach.session.clone(),
+                labels: attach.labels.clone(),
+                linger: attach.linger,
+            };
+            steward.tell(lease, Some(connection));
+        }
+        Ok(())
+    }
+
+    /// Something has come from, or can be told to, the one that is watched under this name.
+    pub(super) fn on(&mut self, at: usize) {
+        let Some((number, steward)) = self.all.get_mut(at) else { return };
+        let number = *number;
+        steward.tell_on();
+        while let Came::Word(word, _) = receive(&steward.control) {
+            match word {
+                FromKeeper::Named(id) => steward.id = Some(id),
+                // If somebody is on the way to it, it stays.
+                FromKeeper::Idle { seen } if seen == steward.sent => {
+                    self.by_key.retain(|_, other| *other != number);
+                    steward.tell(ToKeeper::Leave, None);
+                }
+                FromKeeper::Idle { .. } => {}
+            }
+        }
+    }
+
+    /// Takes leave of those that have ended.
+    pub(super) fn look_after(&mut self) {
+        let Self { all, by_key, commands, .. } = self;
+        all.retain_mut(|(number, steward)| {
+            let ended = !matches!(steward.process.try_wait(), Ok(None));
+            if ended {
+                by_key.retain(|_, other| other != number);
+                if let Some(name) = &steward.name
+                    && let Some((_, users)) = commands.get_mut(name)
+                {
+                    *users -= 1;
+                    if *users == 0 {
+                        commands.remove(name);
+                    }
+                }
+            }
+            !ended
+        });
+    }
+
+    pub(super) fn stop(&mut self, again: bool) {
+        self.by_key.clear();
+        for (_, steward) in &mut self.all {
+            steward.tell(ToKeeper::Stop { again }, None);
+        }
+    }
+}
+
+impl Steward {
+    fn start(attach: &Attach, base: Key) -> std::io::Result<Self> {
+        let (ours, theirs) = message_pair()?;
+        let charge = Charge { key: attach.key.clone(), because: attach.because.clone(), wish: attach.wish.clone() };
+        send(ours.as_fd(), &charge, None)?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("nostray").args(["broker", "steward", "--"]);
+        command.args(attach.command.iter().map(|word| &word.0));
+        command.env_clear();
+        // What a host's own pen has marked would be ended with that.
+        let environment = attach.environment.iter().filter(|(name, _)| name.0 != MARK);
+        command.envs(environment.map(|(name, value)| (&name.0, &value.0)));
+        command.current_dir(&attach.cwd.0);
+        command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::inherit());
+        // A program gets the mask of whoever starts it, and we have blocked everything.
+        let ours_blocked = SignalSet::empty().set_as_mask()?;
+        let process = command.spawn();
+        ours_blocked.set_as_mask()?;
+        let process = process?;
+        Ok(Self {
+            process,
+            base,
+            control: ours,
+            name: attach.key.clone(),
+            id: None,
+            waiting: VecDeque::new(),
+            sent: 0,
+        })
+    }
+
+    fn tell(&mut self, word: ToKeeper, with: Option<OwnedFd>) {
+        self.waiting.push_back((word, with));
+        self.tell_on();
+    }
+
+    fn tell_on(&mut self) {
+        while let Some((word, with)) = self.waiting.front() {
+            match send(self.control.as_fd(), word, with.as_ref().map(AsFd::as_fd)) {
+                Ok(()) => drop(self.waiting.pop_front()),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                // It has ended. Whoever was on the way to it is told so by the end of the connection.
+                Err(error) => {
+                    if error.kind() != std::io::ErrorKind::BrokenPipe {
+                        write_to_stderr_at_once(&format!("nostray: a steward cannot be told anything: {error}\n"));
+                    }
+                    self.waiting.clear();
+                }
+            }
+        }
+    }
+}

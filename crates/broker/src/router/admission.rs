@@ -1,0 +1,322 @@
+//! What becomes of a request: it goes to the child, is answered here, waits, or needs another child.
+
+use std::ops::Range;
+
+use nostray_rpc::{Id, error_to, find, result_to};
+use nostray_supervise::Protocol;
+
+use super::calls::{Call, Note};
+use super::claim::{Claim, Fit, Need};
+use super::edits::{Edits, Token};
+use super::levels::{self, Level};
+use super::meta::Meta;
+use super::queue::Waiting;
+use super::sessions::{Elsewhere, Seat};
+use super::{INTERNAL, INVALID, Router, subscriptions};
+
+/// No client opens so many; and what is open for as long as a session is must have an end.
+const MOST_STREAMS: usize = 256;
+
+/// A request, by where its parts are.
+pub(super) struct Ask<'a> {
+    pub(super) text: &'a [u8],
+    pub(super) id: Range<usize>,
+    pub(super) method: &'a str,
+    pub(super) params: Option<Range<usize>>,
+    pub(super) batch: Option<u64>,
+}
+
+/// What becomes of it if it does not go to the child.
+pub(super) enum Otherwise {
+    /// It was answered here.
+    Done,
+    /// Not yet.
+    Wait,
+    /// Not to this child.
+    Elsewhere(Elsewhere),
+}
+
+/// What there is to do for a request that goes to the child.
+struct Plan {
+    note: Note,
+    /// What it claims, if nobody has claimed anything.
+    claims: Option<Need>,
+    /// The level that the child is told in place of the one that is asked for.
+    level: Option<(Range<usize>, Level)>,
+}
+
+impl Plan {
+    fn new(note: Note) -> Self {
+        Self { note, claims: None, level: None }
+    }
+}
+
+impl<'a> Ask<'a> {
+    /// By parts of the text.
+    pub(super) fn new(
+        text: &'a [u8],
+        id: &'a [u8],
+        method: &'a str,
+        params: Option<&'a [u8]>,
+        batch: Option<u64>,
+    ) -> Self {
+        Self { text, id: place_in(text, id), method, params: params.map(|params| place_in(text, params)), batch }
+    }
+
+    fn raw_id(&self) -> &'a [u8] {
+        &self.text[self.id.clone()]
+    }
+
+    /// Where something is inside the params.
+    fn find(&self, path: &[&str]) -> Option<Range<usize>> {
+        let params = self.params.clone()?;
+        let at = find(&self.text[params.clone()], path)?;
+        Some(params.start + at.start..params.start + at.end)
+    }
+
+    fn text_at(&self, path: &[&str]) -> Option<String> {
+        self.find(path).and_then(|at| serde_json::from_slice(&self.text[at]).ok())
+    }
+
+    /// For the queue.
+    pub(super) fn waiting(&self) -> Waiting {
+        Waiting {
+            text: self.text.to_vec(),
+            id: Id::from_json(self.raw_id()),
+            batch: self.batch,
+            plain: !means_something(self.method),
+        }
+    }
+}
+
+/// Where a part of a text is in it.
+pub(super) fn place_in(text: &[u8], part: &[u8]) -> Range<usize> {
+    let start = part.as_ptr().addr() - text.as_ptr().addr();
+    start..start + part.len()
+}
+
+/// Whether a request with this method may be answered here, or does not wait for a turn.
+fn means_something(method: &str) -> bool {
+    matches!(
+        method,
+        "initialize"
+            | "server/discover"
+            | "logging/setLevel"
+            | "resources/subscribe"
+            | "resources/unsubscribe"
+            | "subscriptions/listen"
+    )
+}
+
+impl Router {
+    /// Decides what becomes of a request that nothing of its session is ahead of. What goes to the child is changed like this.
+    pub(super) fn admit(&mut self, seat: Seat, ask: &Ask<'_>) -> Result<Edits, Otherwise> {
+        let (meta, plan) = match self.protocol {
+            Protocol::JsonRpc => (Meta::default(), Plan::new(Note::Nothing)),
+            Protocol::Mcp => {
+                let meta = Meta::of(ask.text, ask.params.clone());
+                let plan = self.plan(seat, ask, &meta)?;
+                (meta, plan)
+            }
+        };
+        let Some(session) = self.sessions.get(seat) else { return Err(Otherwise::Done) };
+        if plan.note.is_stream() {
+            if session.streams >= MOST_STREAMS {
+                let line = error_to(ask.raw_id(), INTERNAL, "too many streams are open in this session");
+                self.answer(seat, ask.batch, line);
+                return Err(Otherwise::Done);
+            }
+        } else if !self.may_start(session) {
+            return Err(Otherwise::Wait);
+        }
+        Ok(self.take_off(seat, ask, &meta, plan))
+    }
+
+    fn plan(&mut self, seat: Seat, ask: &Ask<'_>, meta: &Meta) -> Result<Plan, Otherwise> {
+        if ask.method == "initialize" {
+            return self.plan_handshake(seat, ask);
+        }
+        if meta.is_modern {
+            return self.plan_modern(seat, ask);
+        }
+        match ask.method {
+            "logging/setLevel" => match ask.text_at(&["level"]).and_then(|name| Level::named(&name)) {
+                Some(level) => self.plan_level(seat, ask, level),
+                None => Ok(Plan::new(Note::Nothing)),
+            },
+            "resources/subscribe" | "resources/unsubscribe" => match ask.text_at(&["uri"]) {
+                Some(uri) => self.plan_subscription(seat, ask, uri),
+                None => Ok(Plan::new(Note::Nothing)),
+            },
+            "subscriptions/listen" => Ok(Plan::new(Note::Listen)),
+            _ => Ok(Plan::new(Note::Nothing)),
+        }
+    }
+
+    /// The older era's handshake is made with the child once.
+    fn plan_handshake(&mut self, seat: Seat, ask: &Ask<'_>) -> Result<Plan, Otherwise> {
+        let need = Need::of_initialize(ask.params.clone().map(|params| &ask.text[params]));
+        let go = |need| Plan { claims: Some(need), ..Plan::new(Note::Initialize) };
+        match self.claim.fits(&need) {
+            Fit::Free => Ok(go(need)),
+            // A client that asks for a handshake has given up on what it tried before.
+            Fit::Open if self.is_trying(seat) => Ok(go(need)),
+            Fit::Open | Fit::Likely => Err(Otherwise::Wait),
+            Fit::Other(elsewhere) => Err(Otherwise::Elsewhere(elsewhere)),
+            Fit::Same => {
+                let hello = self.hello.as_deref().unwrap_or(b"{}");
+                Err(self.answered_here(seat, ask, hello.to_vec()))
+            }
+        }
+    }
+
+    /// Whether this session is the one that has asked the child for the newer era, and knows no answer yet.
+    fn is_trying(&self, seat: Seat) -> bool {
+        let call = self.claim.by().and_then(|by| self.calls.get(by));
+        call.is_some_and(|call| call.seat == Some(seat) && call.note == Note::Discover)
+    }
+
+    fn plan_modern(&mut self, seat: Seat, ask: &Ask<'_>) -> Result<Plan, Otherwise> {
+        let note = match ask.method {
+            "server/discover" => Note::Discover,
+            "subscriptions/listen" => Note::Listen,
+            "tools/call" | "prompts/get" | "resources/read" => Note::MayAskBack,
+            _ => Note::Nothing,
+        };
+        if note == Note::Discover
+            && let Some(error) = &self.no_discovery
+        {
+            let mut line = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
+            line.extend_from_slice(ask.raw_id());
+            line.extend_from_slice(b",\"error\":");
+            line.extend_from_slice(error);
+            line.extend_from_slice(b"}\n");
+            self.answer(seat, ask.batch, line);
+            return Err(Otherwise::Done);
+        }
+        match self.claim.fits(&Need::Modern) {
+            Fit::Free => Ok(Plan { claims: Some(Need::Modern), ..Plan::new(note) }),
+            Fit::Same | Fit::Likely => Ok(Plan::new(note)),
+            Fit::Open => Err(Otherwise::Wait),
+            Fit::Other(elsewhere) => Err(Otherwise::Elsewhere(elsewhere)),
+        }
+    }
+
+    fn plan_level(&mut self, seat: Seat, ask: &Ask<'_>, asked: Level) -> Result<Plan, Otherwise> {
+        match self.wish_for_level(seat, asked) {
+            levels::Wish::Wait => Err(Otherwise::Wait),
+            levels::Wish::Granted => {
+                if let Some(session) = self.sessions.get_mut(seat) {
+                    session.level = Some(asked);
+                }
+                Err(self.answered_here(seat, ask, b"{}".to_vec()))
+            }
+            levels::Wish::Tell(told) => {
+                let level = ask.find(&["level"]).filter(|_| told != asked).map(|place| (place, told));
+                Ok(Plan { level, ..Plan::new(Note::SetLevel { asked: Some(asked), told }) })
+            }
+        }
+    }
+
+    fn plan_subscription(&mut self, seat: Seat, ask: &Ask<'_>, uri: String) -> Result<Plan, Otherwise> {
+        let more = ask.method == "resources/subscribe";
+        let wish =
+            if more { self.subscriptions.wish_for(&uri) } else { self.subscriptions.wish_for_no_more(seat, &uri) };
+        match wish {
+            subscriptions::Wish::Wait => Err(Otherwise::Wait),
+            subscriptions::Wish::Tell if more => Ok(Plan::new(Note::Subscribe(uri.into()))),
+            subscriptions::Wish::Tell => Ok(Plan::new(Note::Unsubscribe(uri.into()))),
+            subscriptions::Wish::Granted => {
+                if more {
+                    self.subscriptions.hold(seat, &uri);
+                } else {
+                    self.subscriptions.let_go(seat, &uri);
+                }
+                Err(self.answered_here(seat, ask, b"{}".to_vec()))
+            }
+        }
+    }
+
+    fn answered_here(&mut self, seat: Seat, ask: &Ask<'_>, result: Vec<u8>) -> Otherwise {
+        self.answer(seat, ask.batch, result_to(ask.raw_id(), &result));
+        Otherwise::Done
+    }
+
+    /// The child gets it, under an id of ours.
+    fn take_off(&mut self, seat: Seat, ask: &Ask<'_>, meta: &Meta, plan: Plan) -> Edits {
+        let Plan { note, claims, level } = plan;
+        let modern = meta.is_modern;
+        let stream = note.is_stream();
+        let mut told = None;
+        match &note {
+            Note::Initialize => self.handshake.begun_by = Some(seat),
+            Note::MayAskBack => self.ends_a_leg(seat, ask),
+            Note::SetLevel { .. } => told = Some(Told::Level),
+            Note::Subscribe(uri) | Note::Unsubscribe(uri) => told = Some(Told::Subscription(uri.clone())),
+            Note::Nothing | Note::Discover | Note::Listen => {}
+        }
+        self.handshake.is_all &= note == Note::Initialize;
+
+        let progress = meta.progress.clone().filter(|place| Id::from_json(&ask.text[place.clone()]).is_some());
+        let id = self.calls.add(Call {
+            seat: Some(seat),
+            id: Token::new(ask.raw_id()),
+            progress: progress.clone().map(|place| Token::new(&ask.text[place])),
+            note,
+            batch: ask.batch,
+            modern,
+            log: meta.log,
+            given_up: false,
+        });
+        match told {
+            None => {}
+            Some(Told::Level) => self.level_is_told(id),
+            Some(Told::Subscription(uri)) => self.subscriptions.is_told(id, Some(seat), &uri),
+        }
+        if let Some(need) = claims {
+            self.claim = Claim::Tentative { need, by: id };
+        }
+        if stream {
+            if let Some(session) = self.sessions.get_mut(seat) {
+                session.streams += 1;
+            }
+        } else {
+            self.takes_its_turn(seat);
+            self.sessions.took_off(seat);
+        }
+
+        let ours = Token::number(id);
+        let mut edits = Edits::none();
+        if let Some(place) = progress {
+            edits.replace(place, ours.clone());
+        }
+        if let Some((place, level)) = level {
+            edits.replace(place, level.token());
+        }
+        edits.replace(ask.id.clone(), ours);
+        edits
+    }
+
+    /// The second half of a call, if it is one.
+    fn ends_a_leg(&mut self, seat: Seat, ask: &Ask<'_>) {
+        if let Some(session) = self.sessions.get_mut(seat)
+            && !session.legs.is_empty()
+            && (ask.find(&["requestState"]).is_some() || ask.find(&["inputResponses"]).is_some())
+        {
+            session.legs.pop_front();
+        }
+    }
+
+    /// A request in a batch needs another child; the rest of the batch may not.
+    pub(super) fn refuse_in_batch(&mut self, seat: Seat, batch: Option<u64>, text: &[u8], why: &str) {
+        let id = find(text, &["id"]).map_or(&b"null"[..], |at| &text[at]);
+        let line = error_to(id, INVALID, &format!("this cannot be asked in a batch: {why}"));
+        self.answer(seat, batch, line);
+    }
+}
+
+/// What the child is being told on behalf of all.
+enum Told {
+    Level,
+    Subscription(Box<str>),
+}

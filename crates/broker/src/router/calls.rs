@@ -1,0 +1,210 @@
+//! What the sessions have asked and the child has not answered yet, by the id under which the child knows it.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::time::Duration;
+
+use nostray_rpc::Id;
+use nostray_supervise::Moment;
+
+use super::Seat;
+use super::edits::Token;
+use super::levels::Level;
+
+/// How many calls that nobody waits for are remembered. Most servers never answer a call that was cancelled.
+const MOST_GIVEN_UP: usize = 1024;
+
+/// How long a call that was cancelled may still ask back. A server that heeds a cancel has ended by then, and one that does not may ask
+/// at any time; but nobody's questions are refused for ever because of it.
+const MAY_STILL_ASK: Duration = Duration::from_secs(2);
+
+/// One request on its way.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// Who asks; none if we do ourselves.
+    pub(super) seat: Option<Seat>,
+    /// Its id, as the session wrote it.
+    pub(super) id: Token,
+    /// Its progress token, as the session wrote it.
+    pub(super) progress: Option<Token>,
+    /// What its answer will mean.
+    pub(super) note: Note,
+    /// The batch that its answer belongs to.
+    pub(super) batch: Option<u64>,
+    /// It is of the newer era.
+    pub(super) modern: bool,
+    /// What it wants to be told meanwhile, in the newer era.
+    pub(super) log: Option<Level>,
+    /// It was cancelled, or its session has left.
+    pub(super) given_up: bool,
+}
+
+impl Call {
+    /// One that is made for ourselves.
+    pub(super) fn of_our_own(note: Note) -> Self {
+        let (id, progress, batch, log) = (Token::default(), None, None, None);
+        Self { seat: None, id, progress, note, batch, modern: false, log, given_up: false }
+    }
+
+    /// The session that waits for its answer, if any does.
+    pub(super) fn waited_for_by(&self) -> Option<Seat> {
+        self.seat.filter(|_| !self.given_up && !self.note.is_stream())
+    }
+}
+
+/// What the answer to a request will mean.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Note {
+    /// Nothing to us.
+    Nothing,
+    /// A call of the newer era, which may be answered by a question.
+    MayAskBack,
+    /// The older era's handshake.
+    Initialize,
+    /// The newer era's way to ask what a server can do.
+    Discover,
+    /// The log level.
+    SetLevel {
+        /// What the session wants.
+        asked: Option<Level>,
+        /// What the child is told.
+        told: Level,
+    },
+    /// News of a resource from now on.
+    Subscribe(Box<str>),
+    /// No more of them.
+    Unsubscribe(Box<str>),
+    /// A stream of notifications, which is open until somebody ends it.
+    Listen,
+}
+
+impl Note {
+    /// Whether nobody waits for its end.
+    pub(super) fn is_stream(&self) -> bool {
+        matches!(self, Self::Listen)
+    }
+
+    /// Whether what it does in the child is of concern to other sessions too, so that its answer has to be known even if its own
+    /// session has left.
+    pub(super) fn concerns_others(&self) -> bool {
+        match self {
+            Self::Initialize | Self::Discover => true,
+            Self::SetLevel { .. } | Self::Subscribe(_) | Self::Unsubscribe(_) => true,
+            Self::Nothing | Self::MayAskBack | Self::Listen => false,
+        }
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    by_id: HashMap<i64, Call, BuildHasherDefault<Spread>>,
+    /// The last id that was given; none is given twice, whichever child it was for.
+    last: i64,
+    /// Those that nobody waits for any more, and since when the child knows that.
+    given_up: VecDeque<(Option<Moment>, i64)>,
+}
+
+/// Our own ids are counted up, so nobody can make them collide; they only have to be spread.
+#[derive(Debug, Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_i64(i64::from(*byte));
+        }
+    }
+
+    fn write_i64(&mut self, number: i64) {
+        self.0 = (self.0 ^ number.cast_unsigned()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        // The map looks at the highest bits and at the lowest.
+        self.0 ^ (self.0 >> 32)
+    }
+}
+
+impl Calls {
+    /// A call takes off, and this is how the child will know it.
+    pub(super) fn add(&mut self, call: Call) -> i64 {
+        self.last += 1;
+        self.by_id.insert(self.last, call);
+        self.last
+    }
+
+    pub(super) fn get(&self, id: i64) -> Option<&Call> {
+        self.by_id.get(&id)
+    }
+
+    /// It was answered, or has ended.
+    pub(super) fn remove(&mut self, id: i64) -> Option<Call> {
+        self.by_id.remove(&id)
+    }
+
+    /// Nobody waits for it any more, and the child was told so at this moment, if at all. Whichever has been given up for longest is
+    /// forgotten if there are too many.
+    pub(super) fn give_up(&mut self, id: i64, told: Option<Moment>) -> Option<(i64, Call)> {
+        if let Some(call) = self.by_id.get_mut(&id) {
+            call.given_up = true;
+            self.given_up.push_back((told, id));
+        }
+        if self.given_up.len() <= MOST_GIVEN_UP {
+            return None;
+        }
+        let (_, oldest) = self.given_up.pop_front()?;
+        self.by_id.remove_entry(&oldest)
+    }
+
+    /// Takes a call out of its batch: what comes of it later comes alone.
+    pub(super) fn take_batch(&mut self, id: i64) -> Option<u64> {
+        self.by_id.get_mut(&id)?.batch.take()
+    }
+
+    /// The call that a session knows by this id. A session that uses one twice at a time means the first.
+    pub(super) fn find(&self, seat: Seat, id: &Id) -> Option<i64> {
+        let is_it = |call: &Call| {
+            call.seat == Some(seat) && !call.given_up && Id::from_json(call.id.json()).as_ref() == Some(id)
+        };
+        self.by_id.iter().filter(|(_, call)| is_it(call)).map(|(id, _)| *id).min()
+    }
+
+    /// All of one session, in their order.
+    pub(super) fn of(&self, seat: Seat) -> Vec<i64> {
+        let mut ids: Vec<_> =
+            self.by_id.iter().filter(|(_, call)| call.seat == Some(seat)).map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// The first of the newer era that was not given up, other than this one.
+    pub(super) fn first_modern(&self, except: i64) -> Option<i64> {
+        let others = self.by_id.iter().filter(|(id, call)| call.modern && !call.given_up && **id != except);
+        others.map(|(id, _)| *id).min()
+    }
+
+    /// Who waits for a call that wants to be told so much.
+    pub(super) fn that_log(&self, level: Level) -> impl Iterator<Item = Seat> {
+        let wants = move |call: &&Call| call.log.is_some_and(|wanted| level >= wanted);
+        self.by_id.values().filter(wants).filter_map(Call::waited_for_by)
+    }
+
+    /// Whose calls were given up and may still ask something. One that the child was not told to end goes on until it is answered.
+    pub(super) fn may_still_ask(&self, now: Moment) -> impl Iterator<Item = Seat> {
+        self.given_up
+            .iter()
+            .filter(move |(told, _)| told.is_none_or(|told| told + MAY_STILL_ASK > now))
+            .filter_map(|(_, id)| self.by_id.get(id).filter(|call| !call.note.is_stream())?.seat)
+    }
+
+    /// The child is gone.
+    pub(super) fn clear(&mut self) {
+        self.by_id.clear();
+        self.given_up.clear();
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+}

@@ -1,0 +1,267 @@
+//! What the child says: whose it is, and what it means for those who wait.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use memchr::memmem::Finder;
+use nostray_rpc::{
+    Envelope, GlimpseAt, Id, Kind, Message, NotAMessage, Outcome, Skimmed, error, error_to, find, glance_at, read,
+};
+use nostray_supervise::Moment;
+
+use super::admission::place_in;
+use super::calls::{Call, Note};
+use super::claim::{Claim, Need};
+use super::edits::Edits;
+use super::notifications::SUBSCRIPTION_KEY;
+use super::reverse::text_at;
+use super::sessions::Seat;
+use super::{Effect, FromChild, INTERNAL, INVALID, Router};
+
+/// How long a server that asked its client back, in the newer era, is kept awake: it may keep what it needs for the second half in
+/// memory. (The Python SDK seals it with a key of the process, for this long.)
+const BETWEEN_LEGS: Duration = Duration::from_secs(600);
+const MOST_LEGS: usize = 1024;
+
+/// What says that a call goes on as a task is short.
+const LONGEST_TASK: usize = 4096;
+
+/// A server that does not know the version that it was asked for may know another.
+const UNSUPPORTED_VERSION: i64 = -32022;
+
+static TASK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"taskId\""));
+static ASKS_BACK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"input_required\""));
+
+impl Router {
+    /// Takes in a line of the child, without its ending.
+    pub fn child_says(&mut self, text: &[u8], now: Moment) -> FromChild {
+        if let Some((seat, edits)) = self.child_says_the_usual(text) {
+            self.go_on();
+            return FromChild::To(seat, edits);
+        }
+        match read(text) {
+            Ok(Message::One(envelope)) => self.child_message(text, &envelope, now),
+            Ok(Message::Batch(envelopes)) => self.child_batch(&envelopes, now),
+            Err(NotAMessage::Empty) => FromChild::Swallow,
+            Err(why) => {
+                if let NotAMessage::NotUtf8 { id: Some(id), is_response: true } = &why {
+                    self.unusable(id, "the server's answer is not UTF-8, so it is not JSON; it was dropped", now);
+                }
+                FromChild::Log(why.to_string())
+            }
+        }
+    }
+
+    /// Nearly all that a child says is the result of a call that means nothing to us but whose it is.
+    fn child_says_the_usual(&mut self, text: &[u8]) -> Option<(Seat, Edits)> {
+        let GlimpseAt::Result { id, .. } = glance_at(text)? else { return None };
+        let ours = number(&text[id.clone()])?;
+        let call = self.calls.get(ours)?;
+        let is_plain = match call.note {
+            Note::Nothing => !self.is_mcp() || !mentions_task(text),
+            Note::MayAskBack => ASKS_BACK.find(text).is_none() && !mentions_task(text),
+            _ => false,
+        };
+        let seat = call.waited_for_by().filter(|_| is_plain && call.batch.is_none() && self.claim.by().is_none())?;
+        if !text.is_ascii() && std::str::from_utf8(text).is_err() {
+            return None;
+        }
+        let call = self.calls.remove(ours)?;
+        self.sessions.landed(seat);
+        self.has_answered = true;
+        let mut edits = Edits::none();
+        edits.replace(id, call.id);
+        Some((seat, edits))
+    }
+
+    /// A line of the child that was too long to be kept.
+    pub fn child_said_too_much(&mut self, length: u64, limit: usize, seen: &Skimmed, now: Moment) {
+        let Some(id) = &seen.id else { return };
+        let message = format!("of {length} bytes is longer than --max-line {limit} allows; it was skipped");
+        if seen.is_response {
+            self.unusable(id, &format!("the server's answer {message}"), now);
+        } else {
+            self.effects.push(Effect::ToChild(error(id, INVALID, &format!("a request {message}"), None)));
+        }
+    }
+
+    /// Somebody waits for an answer that cannot be given to him.
+    fn unusable(&mut self, id: &Id, message: &str, now: Moment) {
+        let Id::Int(ours) = *id else { return };
+        let Some(call) = self.land(ours) else { return };
+        self.learn(ours, &call, Outcome::Error(b"{}"), now);
+        if let Some(seat) = call.seat.filter(|seat| self.sessions.get(*seat).is_some()) {
+            self.answer(seat, call.batch, error_to(call.id.json(), INTERNAL, message));
+        }
+        self.go_on();
+    }
+
+    fn child_message(&mut self, text: &[u8], envelope: &Envelope<'_>, now: Moment) -> FromChild {
+        match &envelope.kind {
+            Kind::Response { id: Some(id), outcome } => self.child_answers(text, id.raw(), &id.id(), *outcome, now),
+            Kind::Response { id: None, .. } => FromChild::Log("an answer that does not say to what".to_owned()),
+            Kind::Request { id, method, params } => self.child_asks(text, id, method, *params, now),
+            Kind::Notification { method, params } => self.child_notifies(text, method, *params),
+        }
+    }
+
+    /// Each message of a batch is somebody's.
+    fn child_batch(&mut self, envelopes: &[Envelope<'_>], now: Moment) -> FromChild {
+        let mut log = None;
+        for envelope in envelopes {
+            match self.child_message(envelope.text, envelope, now) {
+                FromChild::To(seat, edits) => self.effects.push(Effect::ToSession(seat, edits.line(envelope.text))),
+                FromChild::ToSeveral(seats, edits) => {
+                    let line = edits.line(envelope.text);
+                    self.effects.extend(seats.into_iter().map(|seat| Effect::ToSession(seat, line.clone())));
+                }
+                FromChild::Swallow => {}
+                FromChild::Log(why) => log = Some(why),
+            }
+        }
+        log.map_or(FromChild::Swallow, FromChild::Log)
+    }
+
+    /// A call has ended.
+    pub(super) fn land(&mut self, ours: i64) -> Option<Call> {
+        let call = self.calls.remove(ours)?;
+        if let Some(seat) = call.waited_for_by() {
+            self.sessions.landed(seat);
+        } else if call.note.is_stream()
+            && !call.given_up
+            && let Some(session) = call.seat.and_then(|seat| self.sessions.get_mut(seat))
+        {
+            session.streams -= 1;
+        }
+        Some(call)
+    }
+
+    fn child_answers(&mut self, text: &[u8], raw: &[u8], id: &Id, outcome: Outcome<'_>, now: Moment) -> FromChild {
+        let call = match id {
+            Id::Int(ours) => self.land(*ours).map(|call| (*ours, call)),
+            Id::Number(_) | Id::Text(_) => None,
+        };
+        let Some((ours, call)) = call else {
+            return FromChild::Log("an answer to nothing that is asked".to_owned());
+        };
+        self.has_answered = true;
+        self.learn(ours, &call, outcome, now);
+        let verdict = match call.seat.filter(|seat| self.sessions.get(*seat).is_some()) {
+            None => FromChild::Swallow,
+            Some(seat) => {
+                let mut edits = Edits::none();
+                // What ends a stream names it once more.
+                if call.note.is_stream()
+                    && let Some(place) = find(text, &["result", "_meta", SUBSCRIPTION_KEY])
+                    && number(&text[place.clone()]) == Some(ours)
+                {
+                    edits.replace(place, call.id.clone());
+                }
+                edits.replace(place_in(text, raw), call.id);
+                match call.batch {
+                    None => FromChild::To(seat, edits),
+                    Some(batch) => {
+                        self.answer_in(batch, Some(&edits.line(text)));
+                        FromChild::Swallow
+                    }
+                }
+            }
+        };
+        self.go_on();
+        verdict
+    }
+
+    /// What an answer means for others, and for what comes after it.
+    fn learn(&mut self, ours: i64, call: &Call, outcome: Outcome<'_>, now: Moment) {
+        let claims = self.claim.by() == Some(ours);
+        match (&call.note, outcome) {
+            (Note::Nothing, Outcome::Result(result)) => self.learn_of_task(call.seat, result),
+            (Note::MayAskBack, Outcome::Result(result)) => {
+                self.learn_of_task(call.seat, result);
+                self.learn_of_leg(call.seat, result, now);
+            }
+            (Note::Initialize, Outcome::Result(result)) if claims => {
+                self.hello = Some(result.into());
+                self.claim.settle();
+            }
+            // The next one may try.
+            (Note::Initialize, Outcome::Error(_)) if claims => {
+                self.claim = Claim::Unclaimed;
+                self.handshake.begun_by = None;
+            }
+            (Note::Discover, Outcome::Error(error))
+                if self.claim.settled().is_none_or(|need| need.is_legacy()) && knows_no_discovery(error) =>
+            {
+                self.no_discovery = Some(error.into());
+            }
+            (Note::SetLevel { asked, told }, outcome) => {
+                let agreed = matches!(outcome, Outcome::Result(_)).then_some(*told);
+                self.level_was_answered(ours, call.seat, *asked, agreed);
+            }
+            (Note::Subscribe(uri), outcome) => {
+                self.subscription_was_answered(ours, call.seat, uri, matches!(outcome, Outcome::Result(_)));
+            }
+            (Note::Unsubscribe(uri), outcome) => {
+                self.unsubscription_was_answered(ours, call.seat, uri, matches!(outcome, Outcome::Result(_)));
+            }
+            _ => {}
+        }
+        if call.modern {
+            self.learn_of_era(ours, &call.note, matches!(outcome, Outcome::Error(_)));
+        }
+    }
+
+    /// Whatever the child says to a request of the newer era, it has taken it for one; unless it does not know that era at all.
+    fn learn_of_era(&mut self, ours: i64, note: &Note, is_error: bool) {
+        let is_refusal = is_error && (*note == Note::Discover || self.no_discovery.is_some());
+        match &self.claim {
+            Claim::Unclaimed if !is_error => self.claim = Claim::Settled(Need::Modern),
+            Claim::Tentative { need: Need::Modern, .. } if !is_refusal => self.claim.settle(),
+            Claim::Tentative { by, .. } if *by == ours => self.claim_has_failed(ours),
+            Claim::Unclaimed | Claim::Tentative { .. } | Claim::Settled(_) => {}
+        }
+    }
+
+    /// The call that was to claim the child has not. Others may have asked in the same way, and be answered.
+    pub(super) fn claim_has_failed(&mut self, by: i64) {
+        let next = self.calls.first_modern(by);
+        self.claim = next.map_or(Claim::Unclaimed, |by| Claim::Tentative { need: Need::Modern, by });
+    }
+
+    fn learn_of_task(&mut self, seat: Option<Seat>, result: &[u8]) {
+        if let Some(seat) = seat.filter(|_| self.is_mcp() && mentions_task(result))
+            && let Some(name) = text_at(result, &["task", "taskId"])
+        {
+            self.tasks.add(&name, seat);
+        }
+    }
+
+    fn learn_of_leg(&mut self, seat: Option<Seat>, result: &[u8], now: Moment) {
+        let asks_back = text_at(result, &["resultType"]).is_some_and(|kind| kind == "input_required");
+        if let Some(session) = seat.and_then(|seat| self.sessions.get_mut(seat)).filter(|_| asks_back) {
+            if session.legs.len() >= MOST_LEGS {
+                session.legs.pop_front();
+            }
+            session.legs.push_back(now + BETWEEN_LEGS);
+        }
+    }
+}
+
+/// Whether this may say that a call goes on as a task.
+fn mentions_task(text: &[u8]) -> bool {
+    text.len() <= LONGEST_TASK && TASK.find(text).is_some()
+}
+
+/// Whether a child that answers this does not know the newer era at all.
+fn knows_no_discovery(error: &[u8]) -> bool {
+    let code = find(error, &["code"]).and_then(|at| Id::from_json(&error[at]));
+    !error.trim_ascii().is_empty() && code.is_some_and(|code| code != Id::Int(UNSUPPORTED_VERSION))
+}
+
+/// A number as we write it.
+pub(super) fn number(token: &[u8]) -> Option<i64> {
+    if token.is_empty() || token.len() > 18 {
+        return None;
+    }
+    token.iter().try_fold(0_i64, |sum, byte| byte.is_ascii_digit().then(|| sum * 10 + i64::from(byte - b'0')))
+}

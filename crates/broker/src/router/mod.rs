@@ -1,0 +1,305 @@
+//! Which message is whose, when many sessions talk to one child. Lines come in, lines and effects go out; there is no I/O and no
+//! clock here.
+//!
+//! Each session believes that the child is its own. So what it names (ids, progress tokens) is renamed on the way, what it sets (a
+//! log level, subscriptions) is counted together with what the others have set, what the child says of itself goes to all, and what
+//! it asks goes to the one session that it certainly asks.
+
+mod admission;
+mod batches;
+mod calls;
+mod child_says;
+mod claim;
+mod edits;
+mod leaving;
+mod levels;
+mod meta;
+mod notifications;
+mod owners;
+mod queue;
+mod reverse;
+mod routes;
+mod session_says;
+mod sessions;
+mod subscriptions;
+#[cfg(test)]
+mod tests;
+mod turns;
+
+use nostray_supervise::{Moment, Protocol};
+
+use batches::Batches;
+use calls::Calls;
+use claim::Claim;
+pub use edits::{Edits, Piece};
+use levels::Levels;
+use owners::Owners;
+use reverse::{Handshake, Questions};
+use routes::Routes;
+pub use sessions::Seat;
+use sessions::Sessions;
+use subscriptions::Subscriptions;
+use turns::Turns;
+
+/// Who is asked when the child asks something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ReverseTo {
+    /// The session that it certainly belongs to, or nobody.
+    #[default]
+    Certain,
+    /// The newest session, and the next one if that leaves.
+    Newest,
+}
+
+/// What a user wants.
+#[derive(Clone, Debug)]
+pub struct Routing {
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// Who is asked when the child asks something.
+    pub reverse: ReverseTo,
+    /// The member of the messages by which the child says whose they are, by the names that lead to it.
+    pub route_by: Option<Vec<String>>,
+    /// How many calls a session may have in flight while it is alone.
+    pub window: usize,
+}
+
+/// What becomes of a line of a session. It comes before the [effects](Router::effects).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromSession {
+    /// It goes to the child, changed like this.
+    ToChild(Edits),
+    /// It stays here.
+    Swallow,
+    /// This child is not for that session. It is for one that was told something else, and so is all that the session says from
+    /// now on.
+    Elsewhere {
+        /// What the session needs, in words that are equal for all who need the same.
+        variant: String,
+        /// For people.
+        why: String,
+    },
+}
+
+/// What becomes of a line of the child. It comes before the [effects](Router::effects).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromChild {
+    /// It goes to this session, changed like this.
+    To(Seat, Edits),
+    /// It goes to each of these.
+    ToSeveral(Vec<Seat>, Edits),
+    /// It stays here.
+    Swallow,
+    /// It is for the child's log, with the reason why.
+    Log(String),
+}
+
+/// What is to be done, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Write this line to the child.
+    ToChild(Vec<u8>),
+    /// Write this line to a session.
+    ToSession(Seat, Vec<u8>),
+    /// A session has waited to see what the child is told, and it is not what the session needs: as [`FromSession::Elsewhere`].
+    Elsewhere {
+        /// Which one.
+        seat: Seat,
+        /// What it needs.
+        variant: String,
+        /// For people.
+        why: String,
+        /// What it has said and nobody has heard: lines as they came, with their ends.
+        lines: Vec<u8>,
+    },
+}
+
+/// Error codes, from the range that JSON-RPC leaves to servers. They are those that the SDKs use themselves.
+const GONE: i64 = -32000;
+const PARSE: i64 = -32700;
+const INVALID: i64 = -32600;
+const INTERNAL: i64 = -32603;
+
+/// The router of one child, and of those that come after it.
+#[derive(Debug)]
+pub struct Router {
+    protocol: Protocol,
+    reverse_to: ReverseTo,
+    sessions: Sessions,
+    calls: Calls,
+    batches: Batches,
+    turns: Turns,
+    claim: Claim,
+    /// What the child has answered to `initialize`.
+    hello: Option<Box<[u8]>>,
+    handshake: Handshake,
+    /// What the child has answered to `server/discover`, if it does not know that.
+    no_discovery: Option<Box<[u8]>>,
+    levels: Levels,
+    subscriptions: Subscriptions,
+    questions: Questions,
+    elicitations: Owners,
+    tasks: Owners,
+    routes: Routes,
+    has_answered: bool,
+    effects: Vec<Effect>,
+}
+
+impl Router {
+    /// A router without sessions.
+    #[must_use]
+    pub fn new(routing: Routing) -> Self {
+        Self {
+            protocol: routing.protocol,
+            reverse_to: routing.reverse,
+            sessions: Sessions::default(),
+            calls: Calls::default(),
+            batches: Batches::default(),
+            turns: Turns::new(routing.window),
+            claim: Claim::default(),
+            hello: None,
+            handshake: Handshake::default(),
+            no_discovery: None,
+            levels: Levels::default(),
+            subscriptions: Subscriptions::default(),
+            questions: Questions::default(),
+            elicitations: Owners::default(),
+            tasks: Owners::default(),
+            routes: Routes::new(routing.route_by),
+            has_answered: false,
+            effects: Vec::new(),
+        }
+    }
+
+    /// A session has come.
+    pub fn join(&mut self, seat: Seat) {
+        self.sessions.join(seat);
+    }
+
+    /// A session knows that the last child is gone, and speaks to the next one.
+    pub fn rejoin(&mut self, seat: Seat) {
+        if let Some(session) = self.sessions.get_mut(seat) {
+            session.heard = true;
+        }
+    }
+
+    /// The child is gone, and with it all that it knew. Sessions stay, and are not heard until each has [rejoined](Self::rejoin).
+    pub fn child_gone(&mut self) {
+        self.sessions.start_over();
+        self.calls.clear();
+        self.batches.clear();
+        self.claim = Claim::default();
+        self.hello = None;
+        self.handshake = Handshake::default();
+        self.no_discovery = None;
+        self.levels = Levels::default();
+        self.subscriptions.clear();
+        self.questions.clear();
+        self.elicitations.clear();
+        self.tasks.clear();
+        self.routes.clear();
+        self.has_answered = false;
+        // What is still to be said to it need not be.
+        self.effects.retain(|effect| !matches!(effect, Effect::ToChild(_)));
+    }
+
+    /// What is to be done.
+    pub fn effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Whether there is something to do.
+    #[must_use]
+    pub fn has_effects(&self) -> bool {
+        !self.effects.is_empty()
+    }
+
+    /// Whether more may be read from this session.
+    #[must_use]
+    pub fn has_room(&self, seat: Seat) -> bool {
+        // Asked of every session for every message; where nothing waits, nothing is full.
+        !self.sessions.anybody_waits() || self.sessions.get(seat).is_none_or(|session| !session.queue().is_full())
+    }
+
+    /// Whether the child is to be kept awake: somebody waits for it, or it for somebody.
+    pub fn is_busy(&mut self, now: Moment) -> bool {
+        let mut between_legs = false;
+        for session in self.sessions.iter_mut() {
+            while session.legs.front().is_some_and(|until| *until <= now) {
+                session.legs.pop_front();
+            }
+            between_legs |= !session.legs.is_empty();
+        }
+        between_legs || self.sessions.flying() > 0 || self.sessions.anybody_waits() || self.questions.any()
+    }
+
+    /// When [`is_busy`](Self::is_busy) may change although nothing happens.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Moment> {
+        self.sessions.iter().filter_map(|session| session.legs.front().copied()).min()
+    }
+
+    /// Whether this child has answered anything.
+    #[must_use]
+    pub fn has_answered(&self) -> bool {
+        self.has_answered
+    }
+
+    /// Whether nothing that a session has said waits for the child, here or there.
+    #[must_use]
+    pub fn has_nothing_of(&self, seat: Seat) -> bool {
+        self.sessions.get(seat).is_none_or(|session| session.in_flight() == 0 && session.queue().is_empty())
+    }
+
+    /// How many calls of a session the child works on.
+    #[must_use]
+    pub fn in_flight(&self, seat: Seat) -> usize {
+        self.sessions.get(seat).map_or(0, sessions::Session::in_flight)
+    }
+
+    /// What this child was told of its clients, once it has agreed: in the words of [`FromSession::Elsewhere`].
+    #[must_use]
+    pub fn variant(&self) -> Option<String> {
+        self.claim.settled().map(claim::Need::variant)
+    }
+
+    /// Whether the sessions take turns, since the child has asked something and it was not certain whom.
+    #[must_use]
+    pub fn takes_turns(&self) -> bool {
+        self.turns.are_taken()
+    }
+
+    /// How many things are remembered. When no session is left and the child is gone, it is nothing.
+    #[must_use]
+    pub fn footprint(&self) -> usize {
+        let of_sessions: usize =
+            self.sessions.iter().map(|session| 1 + session.queue().len() + session.legs.len()).sum();
+        let of_child = self.calls.len() + self.subscriptions.len() + self.questions.len();
+        of_sessions
+            + of_child
+            + self.batches.len()
+            + self.elicitations.len()
+            + self.tasks.len()
+            + self.routes.len()
+            + self.effects.len()
+    }
+
+    fn is_mcp(&self) -> bool {
+        self.protocol == Protocol::Mcp
+    }
+
+    /// Says something to a session, alone or as a part of a batch. The line has its end.
+    fn answer(&mut self, seat: Seat, batch: Option<u64>, line: Vec<u8>) {
+        match batch {
+            None => self.effects.push(Effect::ToSession(seat, line)),
+            Some(batch) => self.answer_in(batch, Some(&line)),
+        }
+    }
+
+    /// One request of a batch is done with.
+    fn answer_in(&mut self, batch: u64, answer: Option<&[u8]>) {
+        if let Some((seat, line)) = self.batches.answered(batch, answer) {
+            self.effects.push(Effect::ToSession(seat, line));
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What a session has said and may not say to the child yet. Bounded: beyond that, the session is not read from.
+
+use std::collections::VecDeque;
+
+use nostray_rpc::Id;
+
+const MOST_LINES: usize = 1024;
+const MOST_BYTES: usize = 4 << 20;
+
+/// One message that waits.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// Without its end.
+    pub(super) text: Vec<u8>,
+    /// The id, if it is a request.
+    pub(super) id: Option<Id>,
+    /// The batch that its answer belongs to.
+    pub(super) batch: Option<u64>,
+    /// It waits for its turn and for nothing else, so that until then it need not be looked at.
+    pub(super) plain: bool,
+}
+
+/// Those of one session, in their order.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    waiting: VecDeque<Waiting>,
+    bytes: usize,
+}
+
+impl Queue {
+    pub(super) fn push(&mut self, waiting: Waiting) {
+        self.bytes += waiting.text.len();
+        self.waiting.push_back(waiting);
+    }
+
+    /// It was taken out in vain.
+    pub(super) fn put_back(&mut self, waiting: Waiting) {
+        self.bytes += waiting.text.len();
+        self.waiting.push_front(waiting);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Waiting> {
+        let waiting = self.waiting.pop_front()?;
+        self.bytes -= waiting.text.len();
+        Some(waiting)
+    }
+
+    pub(super) fn first(&self) -> Option<&Waiting> {
+        self.waiting.front()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting.len() >= MOST_LINES || self.bytes >= MOST_BYTES
+    }
+
+    /// The session waits for this no longer. Some if it was here: then the child has not seen it and never will.
+    pub(super) fn cancelled(&mut self, id: &Id) -> Option<Waiting> {
+        let at = self.waiting.iter().position(|waiting| waiting.id.as_ref() == Some(id))?;
+        let waiting = self.waiting.remove(at)?;
+        self.bytes -= waiting.text.len();
+        Some(waiting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(id: i64, length: usize) -> Waiting {
+        Waiting { text: vec![b'x'; length], id: Some(Id::Int(id)), batch: None, plain: true }
+    }
+
+    #[test]
+    fn what_is_cancelled_leaves_and_the_rest_keeps_its_order() {
+        let mut queue = Queue::default();
+        (1..=4).for_each(|id| queue.push(waiting(id, 10)));
+        assert!(queue.cancelled(&Id::Int(2)).is_some());
+        assert!(queue.cancelled(&Id::Int(2)).is_none());
+        let first = queue.pop().expect("three are left");
+        assert_eq!((first.id.clone(), queue.bytes), (Some(Id::Int(1)), 20));
+        queue.put_back(first);
+        let left: Vec<_> = std::iter::from_fn(|| queue.pop()).filter_map(|waiting| waiting.id).collect();
+        assert_eq!(left, [Id::Int(1), Id::Int(3), Id::Int(4)]);
+        assert!(queue.is_empty() && queue.bytes == 0);
+    }
+
+    #[test]
+    fn it_is_bounded_by_lines_and_by_bytes() {
+        let mut queue = Queue::default();
+        for id in 0..1024 {
+            assert!(!queue.is_full());
+            queue.push(waiting(id, 10));
+        }
+        assert!(queue.is_full());
+        let mut queue = Queue::default();
+        queue.push(waiting(1, MOST_BYTES));
+        assert!(queue.is_full());
+    }
+}

@@ -1,0 +1,279 @@
+//! What a session says.
+
+use nostray_rpc::{
+    Envelope, GlimpseAt, Id, Kind, Message, NotAMessage, Skimmed, error, error_to, find, glance_at, read,
+};
+use nostray_supervise::Moment;
+
+use super::admission::{Ask, Otherwise, place_in};
+use super::calls::Note;
+use super::edits::{Edits, Token};
+use super::queue::Waiting;
+use super::sessions::{Elsewhere, Seat};
+use super::{Effect, FromSession, INTERNAL, INVALID, PARSE, Router};
+
+/// What the language servers' protocol says to whoever has cancelled a request.
+const CANCELLED: i64 = -32800;
+
+/// A line that is longer is not read through if a glance says what it is.
+const LONG: usize = 1024;
+
+impl Router {
+    /// Takes in a line of a session, without its ending.
+    pub fn session_says(&mut self, seat: Seat, text: &[u8], now: Moment) -> FromSession {
+        if !self.sessions.get(seat).is_some_and(|session| session.heard) {
+            return FromSession::Swallow;
+        }
+        if text.len() > LONG
+            && !self.routes.is_used()
+            && let Some(GlimpseAt::Request { id, method, params }) = glance_at(text)
+            && (text.is_ascii() || std::str::from_utf8(text).is_ok())
+            && let Ok(method) = std::str::from_utf8(method)
+        {
+            self.speaks(seat);
+            return self.session_asks(seat, &Ask { text, id, method, params, batch: None });
+        }
+        match read(text) {
+            Ok(Message::One(envelope)) => self.session_message(seat, text, &envelope, None, now),
+            Ok(Message::Batch(envelopes)) => {
+                self.session_batch(seat, &envelopes, now);
+                FromSession::Swallow
+            }
+            Err(why) => {
+                self.refuse(seat, &why);
+                FromSession::Swallow
+            }
+        }
+    }
+
+    /// A line of a session that was too long to be kept.
+    pub fn session_said_too_much(&mut self, seat: Seat, length: u64, limit: usize, seen: &Skimmed) {
+        let Some(id) = seen.id.as_ref().filter(|_| self.sessions.get(seat).is_some_and(|session| session.heard))
+        else {
+            return;
+        };
+        let message = format!("of {length} bytes is longer than --max-line {limit} allows; it was skipped");
+        if seen.is_response {
+            self.answer_is_lost(seat, id, &format!("the client's answer {message}"));
+        } else {
+            self.speaks(seat);
+            let line = error(id, INVALID, &format!("a request {message}"), None);
+            self.effects.push(Effect::ToSession(seat, line));
+        }
+    }
+
+    /// The child waits for an answer that cannot be given to it.
+    fn answer_is_lost(&mut self, seat: Seat, id: &Id, message: &str) {
+        if let Some(question) = self.questions.answered(seat, id) {
+            self.effects.push(Effect::ToChild(error_to(question.id.json(), INTERNAL, message)));
+        }
+    }
+
+    /// A line that is no message. The child does not see it: it could only answer to nobody.
+    fn refuse(&mut self, seat: Seat, why: &NotAMessage) {
+        let (id, code) = match why {
+            NotAMessage::Empty => return,
+            NotAMessage::NotUtf8 { id: Some(id), is_response: true } => {
+                return self.answer_is_lost(seat, id, "the client's answer is not UTF-8, so it is not JSON");
+            }
+            NotAMessage::NotUtf8 { id, .. } => (id.as_ref(), PARSE),
+            NotAMessage::NotAnObject | NotAMessage::Broken => (None, PARSE),
+            NotAMessage::NotJsonRpc => (None, INVALID),
+        };
+        let message = format!("this cannot be understood: {why}");
+        let line = match id {
+            Some(id) => error(id, code, &message, None),
+            None => error_to(b"null", code, &message),
+        };
+        self.effects.push(Effect::ToSession(seat, line));
+    }
+
+    /// The session has said something to this child.
+    fn speaks(&mut self, seat: Seat) {
+        if let Some(session) = self.sessions.get_mut(seat)
+            && !std::mem::replace(&mut session.has_spoken, true)
+        {
+            self.handshake.somebody_came(seat);
+        }
+    }
+
+    fn session_message(
+        &mut self,
+        seat: Seat,
+        text: &[u8],
+        envelope: &Envelope<'_>,
+        batch: Option<u64>,
+        now: Moment,
+    ) -> FromSession {
+        self.speaks(seat);
+        if self.routes.is_used() && !matches!(envelope.kind, Kind::Response { .. }) {
+            let sessions = &self.sessions;
+            self.routes.learn(envelope.text, seat, |seat| sessions.get(seat).is_some());
+        }
+        match &envelope.kind {
+            Kind::Request { id, method, params } => {
+                self.session_asks(seat, &Ask::new(text, id.raw(), method, *params, batch))
+            }
+            Kind::Notification { method, params } => self.session_notifies(seat, text, method, *params, now),
+            Kind::Response { id: Some(id), .. } if self.questions.answered(seat, &id.id()).is_some() => {
+                FromSession::ToChild(Edits::none())
+            }
+            Kind::Response { .. } => FromSession::Swallow,
+        }
+    }
+
+    /// Each message of a batch goes its own way, and the answers come back together.
+    fn session_batch(&mut self, seat: Seat, envelopes: &[Envelope<'_>], now: Moment) {
+        let belongs = |envelope: &Envelope<'_>| match &envelope.kind {
+            // A stream would keep the others from ever being complete.
+            Kind::Request { method, .. } => method != "subscriptions/listen" || !self.is_mcp(),
+            Kind::Notification { .. } | Kind::Response { .. } => false,
+        };
+        let belonging: Vec<_> = envelopes.iter().map(belongs).collect();
+        let batch = self.batches.open(seat, belonging.iter().filter(|belongs| **belongs).count());
+        for (envelope, belongs) in envelopes.iter().zip(belonging) {
+            match self.session_message(seat, envelope.text, envelope, batch.filter(|_| belongs), now) {
+                FromSession::ToChild(edits) => self.effects.push(Effect::ToChild(edits.line(envelope.text))),
+                FromSession::Swallow => {}
+                FromSession::Elsewhere { why, .. } => {
+                    if matches!(envelope.kind, Kind::Request { .. }) {
+                        self.refuse_in_batch(seat, batch.filter(|_| belongs), envelope.text, &why);
+                    }
+                }
+            }
+        }
+    }
+
+    fn session_asks(&mut self, seat: Seat, ask: &Ask<'_>) -> FromSession {
+        let Some(session) = self.sessions.get(seat) else { return FromSession::Swallow };
+        if let Some(Elsewhere { variant, why }) = session.elsewhere.clone() {
+            return FromSession::Elsewhere { variant, why };
+        }
+        let admission = if self.must_queue(session) { Err(Otherwise::Wait) } else { self.admit(seat, ask) };
+        match admission {
+            Ok(edits) => FromSession::ToChild(edits),
+            Err(Otherwise::Done) => FromSession::Swallow,
+            Err(Otherwise::Wait) => {
+                self.sessions.push(seat, ask.waiting());
+                // Those who have waited longer may wait for something else.
+                if self.turns.are_taken() {
+                    self.go_on();
+                }
+                FromSession::Swallow
+            }
+            Err(Otherwise::Elsewhere(elsewhere)) => {
+                if ask.batch.is_none()
+                    && let Some(session) = self.sessions.get_mut(seat)
+                {
+                    session.elsewhere = Some(elsewhere.clone());
+                }
+                FromSession::Elsewhere { variant: elsewhere.variant, why: elsewhere.why }
+            }
+        }
+    }
+
+    fn session_notifies(
+        &mut self,
+        seat: Seat,
+        text: &[u8],
+        method: &str,
+        params: Option<&[u8]>,
+        now: Moment,
+    ) -> FromSession {
+        match (self.is_mcp(), method) {
+            (true, "notifications/cancelled") => return self.session_cancels(seat, text, params, "requestId", now),
+            (false, "$/cancelRequest") => return self.session_cancels(seat, text, params, "id", now),
+            (true, "notifications/progress") => return FromSession::ToChild(Edits::none()),
+            _ => {}
+        }
+        let Some(session) = self.sessions.get(seat) else { return FromSession::Swallow };
+        if let Some(Elsewhere { variant, why }) = session.elsewhere.clone() {
+            return FromSession::Elsewhere { variant, why };
+        }
+        if !session.queue().is_empty() {
+            // It may speak of what was asked before.
+            self.sessions.push(seat, Waiting { text: text.to_vec(), id: None, batch: None, plain: false });
+            return FromSession::Swallow;
+        }
+        if self.is_for_the_child(seat, method) { FromSession::ToChild(Edits::none()) } else { FromSession::Swallow }
+    }
+
+    /// Whether a notification that nothing holds up goes to the child. The end of the handshake does once.
+    pub(super) fn is_for_the_child(&mut self, seat: Seat, method: &str) -> bool {
+        if !self.is_mcp() || method != "notifications/initialized" || self.handshake.begun_by.is_none() {
+            return true;
+        }
+        self.handshake.ends(seat)
+    }
+
+    /// A session waits for one of its calls no longer.
+    fn session_cancels(
+        &mut self,
+        seat: Seat,
+        text: &[u8],
+        params: Option<&[u8]>,
+        member: &str,
+        now: Moment,
+    ) -> FromSession {
+        let Some(params) = params else { return FromSession::Swallow };
+        let Some(place) = find(params, &[member]) else { return FromSession::Swallow };
+        let token = &params[place];
+        let Some(id) = Id::from_json(token) else { return FromSession::Swallow };
+        if let Some(waiting) = self.sessions.cancelled(seat, &id) {
+            if !self.is_mcp() {
+                let line = error_to(token, CANCELLED, "cancelled before it was asked");
+                self.answer(seat, waiting.batch, line);
+            } else if let Some(batch) = waiting.batch {
+                self.answer_in(batch, None);
+            }
+            self.go_on();
+            return FromSession::Swallow;
+        }
+        let Some(ours) = self.calls.find(seat, &id) else { return FromSession::Swallow };
+        let mut edits = Edits::none();
+        edits.replace(place_in(text, token), Token::number(ours));
+        if !self.is_mcp() {
+            return FromSession::ToChild(edits); // and the child answers
+        }
+        // Others wait for the handshake too, and the protocol forbids to cancel it.
+        if self.calls.get(ours).is_some_and(|call| call.note == Note::Initialize) {
+            return FromSession::Swallow;
+        }
+        self.give_up(ours, now);
+        self.go_on();
+        FromSession::ToChild(edits)
+    }
+
+    /// Nobody waits for this call any more; what it does in the child is not certain from now on.
+    fn give_up(&mut self, ours: i64, now: Moment) {
+        let Some(call) = self.calls.get(ours) else { return };
+        if let Some(seat) = call.waited_for_by() {
+            self.sessions.landed(seat);
+        } else if let Some(session) = call.seat.and_then(|seat| self.sessions.get_mut(seat)) {
+            session.streams -= 1;
+        }
+        match &call.note {
+            Note::SetLevel { .. } => self.level_is_uncertain(ours),
+            Note::Subscribe(uri) | Note::Unsubscribe(uri) => drop(self.subscriptions.was_answered(ours, uri)),
+            // The client tries something else now.
+            Note::Discover if self.claim.by() == Some(ours) => self.claim_has_failed(ours),
+            _ if self.claim.by() == Some(ours) => self.claim.settle(),
+            _ => {}
+        }
+        if let Some(batch) = self.calls.take_batch(ours) {
+            self.answer_in(batch, None);
+        }
+        self.no_longer_awaited(ours, Some(now));
+    }
+
+    /// Remembers a call that nobody waits for, and since when the child knows that; and forgets one that has been that for too long.
+    pub(super) fn no_longer_awaited(&mut self, ours: i64, told: Option<Moment>) {
+        let Some((forgotten, call)) = self.calls.give_up(ours, told) else { return };
+        match &call.note {
+            Note::SetLevel { .. } => self.level_is_uncertain(forgotten),
+            Note::Subscribe(uri) | Note::Unsubscribe(uri) => drop(self.subscriptions.was_answered(forgotten, uri)),
+            _ if self.claim.by() == Some(forgotten) => self.claim_has_failed(forgotten),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Who sits at the child, and how much each has under way.
+
+use std::collections::VecDeque;
+
+use nostray_rpc::Id;
+use nostray_supervise::Moment;
+
+use super::levels::Level;
+use super::queue::{Queue, Waiting};
+
+/// One session at this child. None is ever used again, and the newest is the highest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Seat(pub u64);
+
+/// What is known of one session.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) seat: Seat,
+    /// It speaks to the child that is there now, and not to the one before.
+    pub(super) heard: bool,
+    /// It has said something to this child.
+    pub(super) has_spoken: bool,
+    /// Calls that it waits for.
+    in_flight: usize,
+    pub(super) streams: usize,
+    queue: Queue,
+    /// What it wants to see of the child's log.
+    pub(super) level: Option<Level>,
+    /// Until when the child is kept awake for the second half of a call, for each such call.
+    pub(super) legs: VecDeque<Moment>,
+    /// It needs another child.
+    pub(super) elsewhere: Option<Elsewhere>,
+}
+
+/// What a session needs that this child is not, or is no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Elsewhere {
+    pub(super) variant: String,
+    pub(super) why: String,
+}
+
+impl Session {
+    fn new(seat: Seat) -> Self {
+        Self {
+            seat,
+            heard: true,
+            has_spoken: false,
+            in_flight: 0,
+            streams: 0,
+            queue: Queue::default(),
+            level: None,
+            legs: VecDeque::new(),
+            elsewhere: None,
+        }
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    pub(super) fn queue(&self) -> &Queue {
+        &self.queue
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    /// By seat.
+    list: Vec<Session>,
+    /// How many of them wait for answers.
+    flying: usize,
+    /// How many have said something that waits here.
+    waiting: usize,
+}
+
+impl Sessions {
+    fn index(&self, seat: Seat) -> Result<usize, usize> {
+        self.list.binary_search_by_key(&seat, |session| session.seat)
+    }
+
+    pub(super) fn join(&mut self, seat: Seat) {
+        if let Err(at) = self.index(seat) {
+            self.list.insert(at, Session::new(seat));
+        }
+    }
+
+    pub(super) fn leave(&mut self, seat: Seat) -> Option<Session> {
+        let session = self.list.remove(self.index(seat).ok()?);
+        self.flying -= usize::from(session.in_flight > 0);
+        self.waiting -= usize::from(!session.queue.is_empty());
+        Some(session)
+    }
+
+    /// The child is gone, and all that was said to it.
+    pub(super) fn start_over(&mut self) {
+        for session in &mut self.list {
+            *session = Session { heard: false, ..Session::new(session.seat) };
+        }
+        (self.flying, self.waiting) = (0, 0);
+    }
+
+    pub(super) fn get(&self, seat: Seat) -> Option<&Session> {
+        self.index(seat).ok().map(|at| &self.list[at])
+    }
+
+    pub(super) fn get_mut(&mut self, seat: Seat) -> Option<&mut Session> {
+        self.index(seat).ok().map(|at| &mut self.list[at])
+    }
+
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Session> {
+        self.list.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
+        self.list.iter_mut()
+    }
+
+    /// Those that have said something to the child that is there now.
+    pub(super) fn speaking(&self) -> impl DoubleEndedIterator<Item = &Session> {
+        self.list.iter().filter(|session| session.heard && session.has_spoken)
+    }
+
+    /// How many wait for answers.
+    pub(super) fn flying(&self) -> usize {
+        self.flying
+    }
+
+    /// The one that waits for answers, if it is only one.
+    pub(super) fn only_one_flying(&self) -> Option<Seat> {
+        if self.flying != 1 {
+            return None;
+        }
+        self.list.iter().find(|session| session.in_flight > 0).map(|session| session.seat)
+    }
+
+    pub(super) fn anybody_waits(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// Whether others than this one wait for answers.
+    pub(super) fn others_fly(&self, session: &Session) -> bool {
+        self.flying > usize::from(session.in_flight > 0)
+    }
+
+    /// Whether others than this one have something that waits here.
+    pub(super) fn others_wait(&self, session: &Session) -> bool {
+        self.waiting > usize::from(!session.queue.is_empty())
+    }
+
+    /// A call has gone to the child.
+    pub(super) fn took_off(&mut self, seat: Seat) {
+        if let Ok(at) = self.index(seat) {
+            self.list[at].in_flight += 1;
+            self.flying += usize::from(self.list[at].in_flight == 1);
+        }
+    }
+
+    /// It is waited for no longer.
+    pub(super) fn landed(&mut self, seat: Seat) {
+        if let Ok(at) = self.index(seat) {
+            debug_assert!(self.list[at].in_flight > 0);
+            self.list[at].in_flight -= 1;
+            self.flying -= usize::from(self.list[at].in_flight == 0);
+        }
+    }
+
+    /// Something of the session waits from now on.
+    pub(super) fn push(&mut self, seat: Seat, waiting: Waiting) {
+        self.with_queue(seat, |queue| queue.push(waiting));
+    }
+
+    pub(super) fn put_back(&mut self, seat: Seat, waiting: Waiting) {
+        self.with_queue(seat, |queue| queue.put_back(waiting));
+    }
+
+    pub(super) fn pop(&mut self, seat: Seat) -> Option<Waiting> {
+        self.with_queue(seat, Queue::pop).flatten()
+    }
+
+    pub(super) fn cancelled(&mut self, seat: Seat, id: &Id) -> Option<Waiting> {
+        self.with_queue(seat, |queue| queue.cancelled(id)).flatten()
+    }
+
+    fn with_queue<T>(&mut self, seat: Seat, change: impl FnOnce(&mut Queue) -> T) -> Option<T> {
+        let at = self.index(seat).ok()?;
+        let queue = &mut self.list[at].queue;
+        let before = usize::from(!queue.is_empty());
+        let changed = change(queue);
+        self.waiting = self.waiting + usize::from(!queue.is_empty()) - before;
+        Some(changed)
+    }
+
+    /// The first seat after this one in which somebody sits who has something that waits, going round.
+    pub(super) fn next_waiting(&self, after: Seat) -> Option<Seat> {
+        let (before, behind) = self.list.split_at(self.list.partition_point(|session| session.seat <= after));
+        behind.iter().chain(before).find(|session| !session.queue.is_empty()).map(|session| session.seat)
+    }
+}

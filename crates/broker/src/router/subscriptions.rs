@@ -1,0 +1,195 @@
+//! The older era's subscriptions: the child knows one for each resource, and here is who holds it.
+
+use std::collections::HashMap;
+
+use nostray_rpc::Id;
+
+use super::calls::{Call, Note};
+use super::sessions::Seat;
+use super::{Effect, Router};
+
+/// Who wants news of which resource.
+#[derive(Debug, Default)]
+pub(super) struct Subscriptions {
+    by_uri: HashMap<Box<str>, Holders>,
+}
+
+#[derive(Debug, Default)]
+struct Holders {
+    seats: Vec<Seat>,
+    /// The child is being told something about it, under this id, for this session. Until it has answered, nobody else's wish is
+    /// looked at: what has to be told depends on that.
+    changing: Option<(i64, Option<Seat>)>,
+}
+
+/// What becomes of a wish.
+pub(super) enum Wish {
+    /// The child need not know.
+    Granted,
+    /// The child has to be told.
+    Tell,
+    /// It cannot be said yet.
+    Wait,
+}
+
+impl Subscriptions {
+    pub(super) fn wish_for(&self, uri: &str) -> Wish {
+        match self.by_uri.get(uri) {
+            Some(holders) if holders.changing.is_some() => Wish::Wait,
+            Some(holders) if !holders.seats.is_empty() => Wish::Granted,
+            _ => Wish::Tell,
+        }
+    }
+
+    pub(super) fn wish_for_no_more(&self, seat: Seat, uri: &str) -> Wish {
+        match self.by_uri.get(uri) {
+            Some(holders) if holders.changing.is_some() => Wish::Wait,
+            Some(holders) if holders.seats.iter().any(|holder| *holder != seat) => Wish::Granted,
+            _ => Wish::Tell,
+        }
+    }
+
+    pub(super) fn hold(&mut self, seat: Seat, uri: &str) {
+        let holders = self.by_uri.entry(uri.into()).or_default();
+        if !holders.seats.contains(&seat) {
+            holders.seats.push(seat);
+        }
+    }
+
+    pub(super) fn let_go(&mut self, seat: Seat, uri: &str) {
+        if let Some(holders) = self.by_uri.get_mut(uri) {
+            holders.seats.retain(|holder| *holder != seat);
+            self.tidy(uri);
+        }
+    }
+
+    /// The child is being told.
+    pub(super) fn is_told(&mut self, id: i64, seat: Option<Seat>, uri: &str) {
+        self.by_uri.entry(uri.into()).or_default().changing = Some((id, seat));
+    }
+
+    /// It has answered, or what it does will not be known. False if nobody waited for that any more.
+    pub(super) fn was_answered(&mut self, id: i64, uri: &str) -> bool {
+        let Some(holders) = self.by_uri.get_mut(uri) else { return false };
+        let was_waited_for = holders.changing.take_if(|(changing, _)| *changing == id).is_some();
+        self.tidy(uri);
+        was_waited_for
+    }
+
+    fn tidy(&mut self, uri: &str) {
+        if self.by_uri.get(uri).is_some_and(|holders| holders.seats.is_empty() && holders.changing.is_none()) {
+            self.by_uri.remove(uri);
+        }
+    }
+
+    /// A session has left: what nobody holds any more, as far as the child is to be told at once.
+    fn left(&mut self, seat: Seat) -> Vec<Box<str>> {
+        let mut given_up = Vec::new();
+        for (uri, holders) in &mut self.by_uri {
+            let before = holders.seats.len();
+            holders.seats.retain(|holder| *holder != seat);
+            if before > 0 && holders.seats.is_empty() && holders.changing.is_none() {
+                given_up.push(uri.clone());
+            }
+        }
+        given_up.sort_unstable();
+        given_up
+    }
+
+    /// Who wants to know that this resource has changed: those who hold it, or something that it is a part of. A server may name a
+    /// resource in another way than it was asked for, so if that is nobody, it is all who hold anything.
+    pub(super) fn interested_in(&self, uri: &str) -> Vec<Seat> {
+        let mut interested: Vec<_> = self
+            .by_uri
+            .iter()
+            .filter(|(held, _)| is_part_of(uri, held))
+            .flat_map(|(_, holders)| holders.all())
+            .collect();
+        if interested.is_empty() {
+            interested.extend(self.by_uri.values().flat_map(Holders::all));
+        }
+        interested.sort_unstable();
+        interested.dedup();
+        interested
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.by_uri.clear();
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_uri.len()
+    }
+}
+
+impl Holders {
+    /// Also the one for whom the child is just being told: news may come before the answer.
+    fn all(&self) -> impl Iterator<Item = Seat> {
+        self.seats.iter().copied().chain(self.changing.and_then(|(_, seat)| seat))
+    }
+}
+
+/// Whether a resource is this one or below it.
+fn is_part_of(uri: &str, whole: &str) -> bool {
+    let Some(rest) = uri.strip_prefix(whole) else { return false };
+    rest.is_empty() || whole.ends_with('/') || rest.starts_with(['/', '#', '?'])
+}
+
+impl Router {
+    /// The child has agreed, or it has not.
+    pub(super) fn subscription_was_answered(&mut self, id: i64, seat: Option<Seat>, uri: &str, agreed: bool) {
+        if !self.subscriptions.was_answered(id, uri) || !agreed {
+            return;
+        }
+        match seat.filter(|seat| self.sessions.get(*seat).is_some()) {
+            Some(seat) => self.subscriptions.hold(seat, uri),
+            None => self.give_up_subscription(uri),
+        }
+    }
+
+    /// The child has stopped, or it has not.
+    pub(super) fn unsubscription_was_answered(&mut self, id: i64, seat: Option<Seat>, uri: &str, agreed: bool) {
+        if self.subscriptions.was_answered(id, uri)
+            && agreed
+            && let Some(seat) = seat
+        {
+            self.subscriptions.let_go(seat, uri);
+        }
+    }
+
+    /// A session has left, and gives up what it held.
+    pub(super) fn give_up_subscriptions(&mut self, seat: Seat) {
+        for uri in self.subscriptions.left(seat) {
+            self.give_up_subscription(&uri);
+        }
+    }
+
+    /// Nobody holds it any more.
+    fn give_up_subscription(&mut self, uri: &str) {
+        let id = self.calls.add(Call::of_our_own(Note::Unsubscribe(uri.into())));
+        self.subscriptions.is_told(id, None, uri);
+        let params = serde_json::json!({ "uri": uri }).to_string();
+        let line = nostray_rpc::request(&Id::Int(id), "resources/unsubscribe", Some(params.as_bytes()));
+        self.effects.push(Effect::ToChild(line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_of_a_part_is_for_whoever_holds_the_whole() {
+        let mut subscriptions = Subscriptions::default();
+        subscriptions.hold(Seat(1), "file:///a");
+        subscriptions.hold(Seat(2), "file:///a/b");
+        subscriptions.hold(Seat(3), "other://");
+        assert_eq!(subscriptions.interested_in("file:///a"), [Seat(1)]);
+        assert_eq!(subscriptions.interested_in("file:///a/b"), [Seat(1), Seat(2)]);
+        assert_eq!(subscriptions.interested_in("file:///a/b#c"), [Seat(1), Seat(2)]);
+        assert_eq!(subscriptions.interested_in("other://x"), [Seat(3)]);
+        // Nobody has asked for it, but somebody may have meant it.
+        assert_eq!(subscriptions.interested_in("file:///ab"), [Seat(1), Seat(2), Seat(3)]);
+        assert!(Subscriptions::default().interested_in("file:///a").is_empty());
+    }
+}

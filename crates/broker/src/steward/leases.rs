@@ -1,0 +1,199 @@
+//! Who holds the child: those whom the broker sends, for as long as their connection lasts.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nostray_pen::Yard;
+use nostray_registry::{Labels, Lease, Process, Story};
+use nostray_supervise::MachineEvent as Event;
+use nostray_supervise::link::{ToFront, line};
+use nostray_supervise::{State, Why};
+use nostray_sys::Signal;
+use nostray_sys::identity::Identity;
+use nostray_sys::local;
+use nostray_sys::stream::Sink;
+
+use super::Steward;
+use super::sitting::{Hearing, Sitting};
+use crate::router::Seat;
+use crate::words::{Came, ToKeeper, receive};
+
+/// How many sessions may share one child.
+const MOST: usize = 512;
+/// How long what is on record of the leases may be behind.
+const BEHIND: Duration = Duration::from_millis(50);
+
+impl Steward {
+    pub(super) fn hear_broker(&mut self) {
+        loop {
+            let Some(control) = &self.control else { return };
+            match receive(control) {
+                Came::Word(ToKeeper::Lease { host, session, labels, linger }, Some(connection)) => {
+                    self.leases += 1;
+                    let seat = Seat(self.leases);
+                    self.seat(connection, session, labels, Duration::from_millis(linger));
+                    self.watch_host(seat, host);
+                }
+                Came::Word(ToKeeper::Lease { .. }, None) => self.leases += 1,
+                Came::Word(ToKeeper::Stop { again }, _) => self.leave(again),
+                // Whoever was on the way would have come before.
+                Came::Word(ToKeeper::Leave, _) => {
+                    if self.told_idle == Some(self.leases) && self.sittings.is_empty() {
+                        self.is_over = true;
+                    }
+                }
+                Came::Nothing => return,
+                Came::End => return self.broker_is_gone(),
+            }
+        }
+    }
+
+    /// Without a broker nobody new can come, and another broker may start the same child: so this one ends.
+    pub(super) fn broker_is_gone(&mut self) {
+        self.control = None;
+        self.leave(true);
+    }
+
+    /// Ends the child, whoever holds it, and then everything.
+    pub(super) fn leave(&mut self, again: bool) {
+        if std::mem::replace(&mut self.is_leaving, true) {
+            return;
+        }
+        for sitting in self.sittings.all_mut() {
+            if !again {
+                sitting.tell(&ToFront::Leaving);
+            }
+            sitting.gone = Some("the broker was stopped".to_owned());
+        }
+        self.see_off();
+        // As when nobody holds it any more: its input ends first.
+        if self.linger.take().is_some() {
+            self.drive(Event::Released);
+        }
+    }
+
+    fn seat(&mut self, connection: OwnedFd, session: Option<String>, labels: Labels, linger: Duration) {
+        let is_ending = matches!(self.machine.state(), State::Ended | State::Stopping { why: Why::Stop, .. });
+        if self.is_leaving || is_ending {
+            return; // it looks for the next one
+        }
+        if self.sittings.len() >= MOST {
+            let word = ToFront::No { why: format!("{MOST} sessions share it already"), for_good: false };
+            Sink::Socket.write(connection.as_fd(), &line(&word)).ok();
+            return;
+        }
+        let front = local::caller(connection.as_fd()).ok().and_then(|caller| Process::of(caller.pid?));
+        let lease = Lease::new(front.unwrap_or(Process { pid: 0, start: 0 }), session, labels);
+        let seat = Seat(self.leases);
+        let max_line = self.ward.keeping().max_line;
+        // Without another file it finds the connection closed, and asks again.
+        let Ok(mut sitting) = Sitting::new(seat, connection, lease, linger, max_line) else { return };
+        sitting.tell(&ToFront::Welcome);
+        let (front, session) = (sitting.front(), sitting.lease.session.clone());
+        self.sittings.add(sitting);
+        self.router.join(seat);
+        let leases = self.sittings.len();
+        if let Some(record) = self.ward.record() {
+            record.tell(Story::Attached { front, leases, session });
+        }
+        self.leases_have_changed();
+        // The last one to go has been waited for: it is as if it had not gone.
+        let was_up = self.is_up;
+        if self.linger.take().is_none() {
+            self.drive(Event::Taken);
+        }
+        // One that is started for it is told to everybody.
+        if was_up {
+            self.tell_of_child(seat);
+        }
+    }
+
+    /// A front that is stopped cannot see that its host has ended, and would hold the child for ever.
+    fn watch_host(&mut self, seat: Seat, host: Option<Process>) {
+        let Some(sitting) = self.sittings.of(seat) else { return };
+        let Some(host) = host.and_then(Process::identity) else { return };
+        sitting.host = host.open();
+        if sitting.host.is_none() && !host.is_alive() {
+            self.host_is_gone(seat);
+        }
+    }
+
+    pub(super) fn host_is_gone(&mut self, seat: Seat) {
+        let Some(sitting) = self.sittings.of(seat) else { return };
+        sitting.gone.get_or_insert_with(|| "its host has ended".to_owned());
+        if let Some(front) = sitting.lease.front.identity().and_then(Identity::open) {
+            front.send(Signal::CONT).ok();
+        }
+        self.see_off();
+    }
+
+    fn leases_have_changed(&mut self) {
+        self.shared_at.get_or_insert_with(|| Instant::now() + BEHIND);
+    }
+
+    pub(super) fn put_leases_on_record(&mut self) {
+        self.shared.leases = self.sittings.all().map(|sitting| sitting.lease.clone()).collect();
+        let shared = self.shared.clone();
+        if let Some(record) = self.ward.record() {
+            record.share(shared);
+        }
+    }
+
+    /// Sees off those who have gone, or have waited long enough for an answer.
+    pub(super) fn see_off(&mut self) {
+        let now = Instant::now();
+        let router = &self.router;
+        // Nearly always there is none; this is done for every message, however many hold the child.
+        for sitting in self.sittings.all_mut().filter(|s| s.leaves_at.is_some() && s.gone.is_none()) {
+            let is_answered = router.has_nothing_of(sitting.seat) && sitting.talk.is_said() && sitting.out.is_empty();
+            if sitting.leaves_at.is_some_and(|at| at <= now || is_answered) {
+                sitting.gone = Some("its input ended".to_owned());
+            }
+        }
+        let gone = self.sittings.take_gone();
+        if gone.is_empty() {
+            return;
+        }
+        for sitting in gone {
+            self.router.leave(sitting.seat, self.began.elapsed());
+            let (front, leases) = (sitting.front(), self.sittings.len());
+            let why = sitting.gone.unwrap_or_default();
+            if let Some(record) = self.ward.record() {
+                record.tell(Story::Detached { front, leases, why });
+            }
+            self.leases_have_changed();
+            if leases > 0 || sitting.linger.is_zero() || self.is_leaving || self.ward.child.is_none() {
+                self.drive(Event::Released);
+            } else {
+                self.linger = Some(now + sitting.linger);
+            }
+        }
+        // What they have asked is taken back.
+        self.flush();
+    }
+
+    /// Tells a session whether there is a child for it.
+    pub(super) fn tell_of_child(&mut self, seat: Seat) {
+        let (is_up, generation) = (self.is_up, self.machine.generation());
+        if let Some(sitting) = self.sittings.of(seat)
+            && sitting.hearing == Hearing::Heard
+            && is_up
+        {
+            sitting.tell(&ToFront::Up(generation.0));
+        }
+    }
+
+    pub(super) fn on_signals(&mut self) {
+        while let Some(arrived) = self.ward.yard.next_signal() {
+            if let Some(ask) = Yard::asks(arrived) {
+                self.drive(Event::Stop);
+                self.ward.ask(ask);
+            } else if Yard::asks_to_restart(arrived) {
+                self.drive(Event::Restart);
+            } else if Yard::is_the_end(arrived) {
+                self.leave(true);
+            }
+        }
+        self.look_after_pen();
+    }
+}

@@ -1,0 +1,325 @@
+//! Reading lines on one side and writing them on the other, as the router says. A session that floods or does not read slows down
+//! nobody but itself.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use nostray_rpc::{Found, Lines};
+use nostray_supervise::MachineEvent as Event;
+use nostray_supervise::link::{ToFront, ToSteward, word};
+
+use super::Steward;
+use super::sitting::{Hearing, Sitting};
+use crate::router::{Edits, Effect, FromChild, FromSession, Piece, Seat};
+
+/// A line that is longer is not copied.
+const LONG: usize = 32 << 10;
+/// What a child that has ended can have left in its pipe. Somebody who outlives it may write for ever.
+const MOST_IN_A_PIPE: usize = 1 << 20;
+/// A session that does not read gets no more notifications beyond this, and is given up beyond that.
+const NO_NOTIFICATIONS: usize = 16 << 20;
+const GIVEN_UP: usize = 192 << 20;
+/// How long one that has woken the child may take to say what for, before that may go to sleep again.
+const A_MOMENT: Duration = Duration::from_secs(1);
+/// So long without a long line, and the memory that they need is given back.
+const A_WHILE: Duration = Duration::from_millis(500);
+
+impl Steward {
+    /// Reads what a session says: once, so that everybody has a turn.
+    pub(super) fn read_session(&mut self, at: usize) {
+        let Some(sitting) = self.sittings.at(at) else { return };
+        let seat = sitting.seat;
+        let Some((count, mut lines)) = sitting.talk.hear_in(&mut self.room) else { return };
+        self.session_says(seat, &mut lines);
+        self.tidy_after(&lines);
+        self.flush();
+        let eof = self.ward.keeping().spec.graces.eof();
+        let Some(sitting) = self.sittings.of(seat) else { return };
+        if count == Some(0) {
+            // It has said all; what it has asked may still be answered.
+            sitting.talk.is_mute();
+            sitting.leaves_at.get_or_insert_with(|| Instant::now() + eof);
+        } else {
+            sitting.talk.heard_in(lines, &mut self.room);
+        }
+        self.settle();
+        self.see_off();
+    }
+
+    fn session_says(&mut self, seat: Seat, lines: &mut Lines) {
+        let now = self.now();
+        while let Some(found) = lines.next_found() {
+            let Some(sitting) = self.sittings.of(seat).filter(|sitting| sitting.gone.is_none()) else { return };
+            match found {
+                Found::Whole(span) if lines.bytes(span.text.clone()).first() == Some(&b'!') => {
+                    if let Some(word) = word(lines.bytes(span.text)) {
+                        self.on_word(seat, &word);
+                    }
+                }
+                Found::Whole(span) if sitting.hearing != Hearing::Heard => {
+                    if sitting.hearing != Hearing::Lost {
+                        sitting.give_back(lines.bytes(span.text));
+                    }
+                }
+                Found::Whole(span) => match self.router.session_says(seat, lines.bytes(span.text.clone()), now) {
+                    FromSession::ToChild(edits) => self.pass_to_child(lines, span.text, &edits),
+                    FromSession::Swallow => {}
+                    FromSession::Elsewhere { variant, why } => {
+                        let text = lines.bytes(span.text);
+                        send_elsewhere(sitting, variant, why, [text].into_iter());
+                    }
+                },
+                Found::TooLong { length, skimmed } => {
+                    let limit = self.ward.keeping().max_line;
+                    self.router.session_said_too_much(seat, length, limit, &skimmed);
+                }
+            }
+            self.perform_routing();
+        }
+    }
+
+    fn on_word(&mut self, seat: Seat, word: &ToSteward) {
+        match word {
+            ToSteward::Heard => {
+                let Some(sitting) = self.sittings.of(seat) else { return };
+                match std::mem::replace(&mut sitting.hearing, Hearing::Heard) {
+                    Hearing::Elsewhere { variant, why } => {
+                        sitting.tell(&ToFront::Elsewhere { variant, why: why.clone() });
+                        sitting.gone = Some(why);
+                    }
+                    Hearing::Back => {
+                        sitting.tell(&ToFront::Settled);
+                        self.rejoin(seat);
+                    }
+                    Hearing::Lost => self.rejoin(seat),
+                    Hearing::Heard => {}
+                }
+            }
+            ToSteward::Wake => {
+                self.woken = Some(Instant::now() + A_MOMENT);
+                self.drive(Event::Demanded);
+            }
+        }
+    }
+
+    fn rejoin(&mut self, seat: Seat) {
+        self.router.rejoin(seat);
+        self.tell_of_child(seat);
+    }
+
+    /// Does what the router says beside what it says of a line.
+    pub(super) fn perform_routing(&mut self) {
+        while self.router.has_effects() {
+            for effect in self.router.effects() {
+                match effect {
+                    Effect::ToChild(line) => {
+                        self.to_child.extend_from_slice(&line);
+                        self.flush_to_child_if(LONG);
+                    }
+                    Effect::ToSession(seat, line) => {
+                        if let Some(sitting) = self.sittings.of(seat) {
+                            gather(sitting, &line);
+                        }
+                    }
+                    Effect::Elsewhere { seat, variant, why, lines } => {
+                        if let Some(sitting) = self.sittings.of(seat) {
+                            send_elsewhere(sitting, variant, why, lines.split(|byte| *byte == b'\n'));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn flush_to_child_if(&mut self, more_than: usize) {
+        if self.to_child.len() > more_than {
+            if let Some(child) = self.ward.child.as_mut().filter(|_| self.is_up) {
+                child.talk.say(&self.to_child);
+            }
+            self.to_child.clear();
+            self.to_child.shrink_to(LONG);
+        }
+    }
+
+    /// Writes what has been gathered for everybody.
+    pub(super) fn flush(&mut self) {
+        self.perform_routing();
+        self.flush_to_child_if(0);
+        for sitting in self.sittings.all_mut() {
+            sitting.flush();
+            if sitting.talk.waiting() > GIVEN_UP {
+                sitting.gone.get_or_insert_with(|| "it does not read what it is told".to_owned());
+            }
+        }
+    }
+
+    fn pass_to_child(&mut self, lines: &mut Lines, text: Range<usize>, edits: &Edits) {
+        if text.len() <= LONG {
+            edits.apply(lines.bytes(text), &mut self.to_child);
+            self.to_child.push(b'\n');
+            return self.flush_to_child_if(LONG);
+        }
+        self.flush_to_child_if(0);
+        if let Some(child) = self.ward.child.as_mut().filter(|_| self.is_up) {
+            say_long(&mut child.talk, lines, text, edits);
+        }
+    }
+
+    /// Reads what the child says. At its end all that is there: no more than a pipe holds.
+    pub(super) fn read_child(&mut self, to_the_end: bool) {
+        let mut left = MOST_IN_A_PIPE;
+        loop {
+            let heard = self.ward.child.as_mut().and_then(|child| child.talk.hear());
+            let Some((count, mut lines)) = heard else { return };
+            self.child_says(&mut lines);
+            self.flush();
+            self.tidy_after(&lines);
+            if count == Some(0) {
+                if let Some(Found::Whole(span)) = lines.rest_found() {
+                    self.ward.log("cut off", lines.bytes(span.text));
+                }
+                self.ward.is_mute();
+            } else if let Some(child) = &mut self.ward.child {
+                child.talk.heard(lines);
+            }
+            self.settle();
+            left = left.saturating_sub(count.unwrap_or(0));
+            if !to_the_end || left == 0 || !matches!(count, Some(1..)) {
+                return;
+            }
+        }
+    }
+
+    fn child_says(&mut self, lines: &mut Lines) {
+        let now = self.now();
+        while let Some(found) = lines.next_found() {
+            let span = match found {
+                Found::Whole(span) => span,
+                Found::TooLong { length, skimmed } => {
+                    self.router.child_said_too_much(length, self.ward.keeping().max_line, &skimmed, now);
+                    self.ward.log(&format!("longer than --max-line ({length} bytes)"), b"");
+                    self.perform_routing();
+                    continue;
+                }
+            };
+            if !self.is_up {
+                if !lines.bytes(span.text.clone()).is_empty() {
+                    self.ward.log("said after its end", lines.bytes(span.text));
+                }
+                continue;
+            }
+            match self.router.child_says(lines.bytes(span.text.clone()), now) {
+                FromChild::To(seat, edits) => self.pass_to_session(seat, lines, span.text, &edits),
+                FromChild::ToSeveral(seats, edits) => {
+                    let line = edits.line(lines.bytes(span.text));
+                    for seat in seats {
+                        let Some(sitting) = self.sittings.of(seat) else { continue };
+                        if sitting.talk.waiting() < NO_NOTIFICATIONS {
+                            gather(sitting, &line);
+                        } else {
+                            // Otherwise one that is slow would slow down the others.
+                            let why = format!("not passed on to {}, which does not read as fast", sitting.front());
+                            self.ward.log(&why, &line);
+                        }
+                    }
+                }
+                FromChild::Swallow => {}
+                FromChild::Log(why) => self.ward.log(&why, lines.bytes(span.text)),
+            }
+            self.perform_routing();
+        }
+    }
+
+    fn pass_to_session(&mut self, seat: Seat, lines: &mut Lines, text: Range<usize>, edits: &Edits) {
+        let Some(sitting) = self.sittings.of(seat) else { return };
+        if text.len() <= LONG {
+            edits.apply(lines.bytes(text), &mut sitting.out);
+            sitting.out.push(b'\n');
+        } else {
+            sitting.flush();
+            say_long(&mut sitting.talk, lines, text, edits);
+        }
+    }
+
+    /// True if there may be more. It is for the log, and for whoever is told how the child ended.
+    pub(super) fn read_errors(&mut self) -> bool {
+        let mut buffer = [0; 16 << 10];
+        let Some(read) = self.ward.read_errors(&mut buffer) else { return false };
+        self.tail.add(read);
+        let read = read.to_vec();
+        for line in read.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            self.ward.log("stderr", line);
+        }
+        true
+    }
+
+    /// Long lines tend to come in numbers, so what they need is kept until none has come for a while.
+    fn tidy_after(&mut self, lines: &Lines) {
+        if lines.is_large() {
+            self.tidy_at = Some(Instant::now() + A_WHILE);
+        }
+    }
+
+    /// The same for what has waited until somebody took it.
+    pub(super) fn tidy_after_saying(&mut self, keeps_much: bool) {
+        if keeps_much {
+            self.tidy_at = Some(Instant::now() + A_WHILE);
+        }
+    }
+
+    pub(super) fn tidy(&mut self) {
+        if let Some(child) = &mut self.ward.child {
+            child.talk.tidy();
+        }
+        for sitting in self.sittings.all_mut() {
+            sitting.talk.tidy();
+        }
+        self.room = Vec::new();
+        nostray_sys::memory::release_free();
+        nostray_sys::memory::release_program_pages_at_next_wait();
+    }
+}
+
+/// Keeps a line until the rest of what is being read has been seen, so that all of it is written at once.
+fn gather(sitting: &mut Sitting, line: &[u8]) {
+    sitting.out.extend_from_slice(line);
+    if sitting.out.len() > LONG {
+        sitting.flush();
+    }
+}
+
+/// This child is not for that session: what it says from now on goes back, until it knows.
+fn send_elsewhere<'a>(sitting: &mut Sitting, variant: String, why: String, lines: impl Iterator<Item = &'a [u8]>) {
+    sitting.tell(&ToFront::Down { cause: why.clone(), stderr: Vec::new(), orderly: true });
+    sitting.hearing = Hearing::Elsewhere { variant, why };
+    lines.filter(|line| !line.is_empty()).for_each(|line| sitting.give_back(line));
+}
+
+/// Passes on a long line without a copy of its longest piece.
+fn say_long(talk: &mut nostray_supervise::Talk, lines: &mut Lines, text: Range<usize>, edits: &Edits) {
+    let pieces: Vec<_> = edits.pieces(text.len()).collect();
+    let longest = pieces
+        .iter()
+        .filter_map(|piece| match piece {
+            Piece::Kept(kept) => Some(kept.len()),
+            Piece::New(_) => None,
+        })
+        .max()
+        .unwrap_or(0);
+    // What comes behind the longest piece has to be copied before that is handed over.
+    let (mut before, mut after, mut long) = (Vec::new(), Vec::new(), None);
+    for piece in &pieces {
+        match piece {
+            Piece::Kept(kept) if long.is_none() && kept.len() == longest => {
+                long = Some(text.start + kept.start..text.start + kept.end);
+            }
+            Piece::Kept(kept) => {
+                let bytes = lines.bytes(text.start + kept.start..text.start + kept.end);
+                if long.is_some() { &mut after } else { &mut before }.extend_from_slice(bytes);
+            }
+            Piece::New(new) => if long.is_some() { &mut after } else { &mut before }.extend_from_slice(new),
+        }
+    }
+    after.push(b'\n');
+    talk.say_between(&before, lines, long.unwrap_or(text.start..text.start), &after);
+}

@@ -1,0 +1,293 @@
+//! The steward: keeps one child for all the sessions that hold it. One thread that waits for whatever comes next from them, from
+//! the child, from the broker and from the clock; the [machine](Machine) decides when there is a child, and the [router](Router)
+//! which message is whose. It never waits for anybody.
+
+mod child;
+mod leases;
+mod lines;
+mod sitting;
+mod wait;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use nostray_pen::{Error, Graces, Isolation, PenId, Spec, Yard};
+use nostray_registry::{Passport, Predecessors, Shared, Story};
+use nostray_slot::Claim;
+use nostray_supervise::link::{SlotWish, Wish};
+use nostray_supervise::{
+    Backoff, Cause, Generation, Keeping, MAX_FAILURES, Machine, Moment, Policy, Protocol, Rate, Tail, Timers, Ward,
+};
+use nostray_sys::descriptors::own_stdin;
+use nostray_sys::events::Events;
+use nostray_sys::process::set_name;
+
+use crate::router::{ReverseTo, Router, Routing};
+use crate::words::{Came, Charge, FromKeeper, receive, send};
+use sitting::Sittings;
+
+/// So long in *ready*, and earlier failures are forgotten.
+const SUSTAINED: Duration = Duration::from_secs(30);
+/// How many calls a session may have in flight while it is alone.
+const WINDOW: usize = 1024;
+/// When to look for what others have left, and to give back what only starting up needed.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// Keeps a child for whoever the broker sends, as it was charged to, and returns the exit code once nobody holds it and nothing is
+/// left of it.
+///
+/// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else.**
+pub fn run(command: Vec<OsString>) -> Result<u8, Error> {
+    set_name("nostray-steward");
+    let system = |action| move |error| Error::System { action, error };
+    // First of all: what is open now is taken for what the child is to have.
+    let yard = Yard::open(&[])?;
+    let control = own_stdin().map_err(system("take over the broker's socket"))?;
+    let Came::Word(charge, _) = receive::<Charge>(&control) else {
+        return Err(Error::System { action: "hear the broker", error: io::ErrorKind::InvalidData.into() });
+    };
+    let wish = &charge.wish;
+    let time = Duration::from_millis;
+    let policy = Policy {
+        respawn: wish.respawn,
+        backoff: Backoff::from_str(&wish.backoff).unwrap_or_default(),
+        max_failures: Rate::from_str(&wish.max_failures).unwrap_or(MAX_FAILURES),
+        sustained: SUSTAINED,
+        hibernate: wish.hibernate.map(time),
+        max_age: wish.max_age.map(time),
+        start_timeout: wish.start_timeout.map(time),
+        on_demand: wish.on_demand,
+    };
+    let keeping = Keeping {
+        spec: spec(command, wish),
+        passport: Passport { session: None, labels: Default::default(), slot: None, sweep: true },
+        max_memory: wish.max_memory,
+        max_line: wish.max_line,
+    };
+    let routing = Routing {
+        protocol: if wish.plain { Protocol::JsonRpc } else { Protocol::Mcp },
+        reverse: if wish.reverse_newest { ReverseTo::Newest } else { ReverseTo::Certain },
+        route_by: wish.route_by.clone(),
+        window: WINDOW,
+    };
+    let mut ward = Ward::new(keeping, yard, PenId::new());
+    ward.keep().map_err(system("become a subreaper"))?;
+    let mut steward = Steward {
+        limit: policy.max_failures,
+        machine: Machine::new(policy),
+        timers: Timers::default(),
+        router: Router::new(routing),
+        sittings: Sittings::default(),
+        ward,
+        control: Some(control),
+        events: Events::new().map_err(system("watch for events"))?,
+        tail: Tail::default(),
+        to_child: Vec::new(),
+        room: Vec::new(),
+        last_words: None,
+        looks: 0,
+        shared: Shared { key: charge.key, because: charge.because, leases: Vec::new() },
+        shared_at: None,
+        slot: charge.wish.slot.clone(),
+        claim: None,
+        slot_news: None,
+        predecessors: None,
+        waits_to_start: None,
+        linger: None,
+        leases: 0,
+        told_idle: None,
+        is_up: false,
+        is_busy: false,
+        woken: None,
+        is_leaving: false,
+        is_over: false,
+        began: Instant::now(),
+        sweep_at: Some(Instant::now() + SETTLED),
+        tidy_at: Some(Instant::now() + SETTLED / 4),
+        luck: nostray_sys::process::random() | 1,
+    };
+    steward.introduce();
+    Ok(steward.serve())
+}
+
+fn spec(command: Vec<OsString>, wish: &Wish) -> Spec {
+    let time = Duration::from_millis;
+    Spec {
+        graces: Graces::new(time(wish.eof_grace), time(wish.term_grace)),
+        isolation: if wish.isolate { Isolation::Pid } else { Isolation::None },
+        ..Spec::new(command)
+    }
+}
+
+struct Steward {
+    ward: Ward,
+    machine: Machine,
+    timers: Timers,
+    limit: Rate,
+    router: Router,
+    sittings: Sittings,
+    /// The broker's socket, until it has gone.
+    control: Option<OwnedFd>,
+    events: Events,
+    tail: Tail,
+    /// What is to be written with the rest of what is being read.
+    to_child: Vec<u8>,
+    /// What the sessions are read into.
+    room: Vec<u8>,
+    /// How the last child ended.
+    last_words: Option<String>,
+    /// How often predecessors were looked at.
+    looks: u32,
+    /// What is on record of those who hold it, and when it is brought up to date.
+    shared: Shared,
+    shared_at: Option<Instant>,
+    /// The slot that a child needs.
+    slot: Option<SlotWish>,
+    /// What we do to get it, and what is known of that.
+    claim: Option<Claim>,
+    slot_news: Option<String>,
+    /// What has to be gone before a child is started, and when to look again.
+    predecessors: Option<(Predecessors, Instant)>,
+    /// The child that is started then.
+    waits_to_start: Option<Generation>,
+    /// The last one has let go, and until then somebody may come back.
+    linger: Option<Instant>,
+    /// How many leases have come.
+    leases: u64,
+    /// The broker knows that nothing is left to do, as of so many leases.
+    told_idle: Option<u64>,
+    /// There is a child that can be talked to.
+    is_up: bool,
+    is_busy: bool,
+    /// Somebody has something to say to the child, and until when it is waited for.
+    woken: Option<Instant>,
+    /// Everything ends.
+    is_leaving: bool,
+    is_over: bool,
+    began: Instant,
+    sweep_at: Option<Instant>,
+    tidy_at: Option<Instant>,
+    luck: u64,
+}
+
+impl Steward {
+    fn serve(mut self) -> u8 {
+        let mut names = Vec::new();
+        while !self.is_over {
+            self.do_what_is_due();
+            names.clear();
+            self.wait(&mut names);
+            for &name in &names {
+                self.on(name);
+            }
+        }
+        self.ward.close_record();
+        0
+    }
+
+    fn now(&self) -> Moment {
+        self.began.elapsed()
+    }
+
+    /// Puts on record whose child this is, and tells the broker how it is called there.
+    fn introduce(&mut self) {
+        let shared = self.shared.clone();
+        if let Some(record) = self.ward.record() {
+            record.share(shared.clone());
+            if let Some(why) = shared.because {
+                record.tell(Story::Apart { why });
+            }
+        }
+        self.tell_broker(&FromKeeper::Named(self.ward.id().to_string()));
+    }
+
+    fn tell_broker(&mut self, word: &FromKeeper) {
+        use std::os::fd::AsFd;
+        if let Some(control) = &self.control {
+            // One that is gone will be noticed.
+            send(control.as_fd(), word, None).ok();
+        }
+    }
+
+    fn do_what_is_due(&mut self) {
+        let now = self.now();
+        while let Some(timer) = self.timers.fired(now) {
+            self.drive(nostray_supervise::MachineEvent::Fired(timer));
+        }
+        if let Some(happened) = self.ward.end_on() {
+            self.on_child(happened);
+        }
+        if let Some((generation, far)) = self.ward.over_memory() {
+            use nostray_supervise::MachineEvent::{FarOverMemory, OverMemory};
+            self.drive(if far { FarOverMemory(generation) } else { OverMemory(generation) });
+        }
+        self.go_on_with_start();
+        self.settle();
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= Instant::now());
+        if due(self.linger) {
+            self.linger = None;
+            self.drive(nostray_supervise::MachineEvent::Released);
+        }
+        self.see_off();
+        if due(self.shared_at) {
+            self.shared_at = None;
+            self.put_leases_on_record();
+        }
+        if due(self.sweep_at) {
+            self.sweep_at = None;
+            self.ward.sweep();
+        }
+        if due(self.tidy_at) {
+            self.tidy_at = None;
+            self.tidy();
+        }
+        self.look_whether_over();
+    }
+
+    /// With nobody to hold it and nothing left of it, there is nothing to do. The broker knows whether somebody is on the way.
+    fn look_whether_over(&mut self) {
+        let is_idle = self.sittings.is_empty()
+            && self.linger.is_none()
+            && self.ward.child.is_none()
+            && self.waits_to_start.is_none()
+            && self.machine.state().live().is_none();
+        if !is_idle {
+            return;
+        }
+        if self.is_leaving || self.control.is_none() {
+            self.is_over = true;
+        } else if self.told_idle != Some(self.leases) {
+            self.told_idle = Some(self.leases);
+            self.tell_broker(&FromKeeper::Idle { seen: self.leases });
+        }
+    }
+
+    /// Tells the machine whether something is in flight, if that has changed, and whether the child has answered.
+    fn settle(&mut self) {
+        use nostray_supervise::{MachineEvent, State};
+        let now = self.now();
+        if let State::Starting(generation) = *self.machine.state()
+            && self.router.has_answered()
+        {
+            self.drive(MachineEvent::Answered(generation));
+        }
+        let mut is_busy = self.router.is_busy(now);
+        if is_busy {
+            self.woken = None;
+            self.timers.asked(now);
+        }
+        self.woken = self.woken.filter(|until| *until > Instant::now());
+        is_busy |= self.woken.is_some();
+        if std::mem::replace(&mut self.is_busy, is_busy) != is_busy && !self.machine.takes_note(is_busy) {
+            self.drive(if is_busy { MachineEvent::Busy } else { MachineEvent::Quiet });
+        }
+    }
+
+    /// Why a child is not there, with what it last wrote to its standard error.
+    fn obituary(&mut self, cause: &Cause) -> (String, Vec<String>) {
+        (cause.0.clone(), self.tail.lines())
+    }
+}

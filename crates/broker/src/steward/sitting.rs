@@ -1,0 +1,160 @@
+//! The sessions that hold the child: one seat each.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nostray_registry::Lease;
+use nostray_supervise::link::{ToFront, line};
+use nostray_supervise::{Outbox, Talk};
+use nostray_sys::Pidfd;
+use nostray_sys::local;
+use nostray_sys::stream::Sink;
+
+use crate::router::Seat;
+
+/// One session.
+#[derive(Debug)]
+pub(super) struct Sitting {
+    pub(super) seat: Seat,
+    pub(super) talk: Talk,
+    pub(super) lease: Lease,
+    pub(super) linger: Duration,
+    pub(super) hearing: Hearing,
+    /// It has been told that the child waits for its slot.
+    pub(super) knows_of_slot: bool,
+    /// Whose session it is.
+    pub(super) host: Option<Pidfd>,
+    /// What is to be written with the rest of what is being read.
+    pub(super) out: Vec<u8>,
+    /// It says nothing more; until then what it has asked may be answered.
+    pub(super) leaves_at: Option<Instant>,
+    /// It is to be seen off, and why.
+    pub(super) gone: Option<String>,
+}
+
+/// Whether what a session says is for the child that is there now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Hearing {
+    /// It is.
+    Heard,
+    /// It was said before the session knew that the child is gone, and has been answered there.
+    Lost,
+    /// The same, but it goes back.
+    Back,
+    /// It goes back, and the session to a child that was told this, for this reason.
+    Elsewhere { variant: String, why: String },
+}
+
+impl Sitting {
+    pub(super) fn new(
+        seat: Seat,
+        connection: OwnedFd,
+        lease: Lease,
+        linger: Duration,
+        max_line: usize,
+    ) -> std::io::Result<Self> {
+        local::make_room(connection.as_fd());
+        let to = Outbox::new(Sink::Socket);
+        let talk = Talk::new(local::again(&connection)?, connection, to, max_line);
+        Ok(Self {
+            seat,
+            talk,
+            lease,
+            linger,
+            hearing: Hearing::Heard,
+            knows_of_slot: false,
+            host: None,
+            out: Vec::new(),
+            leaves_at: None,
+            gone: None,
+        })
+    }
+
+    pub(super) fn tell(&mut self, word: &ToFront) {
+        self.flush();
+        self.talk.say(&line(word));
+    }
+
+    /// Gives back a line that no child has got.
+    pub(super) fn give_back(&mut self, text: &[u8]) {
+        self.tell(&ToFront::Back);
+        self.talk.say(&[text, b"\n"].concat());
+    }
+
+    /// Writes what has been gathered.
+    pub(super) fn flush(&mut self) {
+        if !self.out.is_empty() {
+            self.talk.say(&self.out);
+            self.out.clear();
+            self.out.shrink_to(4 << 10);
+        }
+    }
+
+    pub(super) fn front(&self) -> i32 {
+        self.lease.front.pid
+    }
+}
+
+/// All of them, each under a small number by which it is waited for.
+#[derive(Debug, Default)]
+pub(super) struct Sittings {
+    places: Vec<Option<Sitting>>,
+    count: usize,
+}
+
+impl Sittings {
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn add(&mut self, sitting: Sitting) {
+        self.count += 1;
+        match self.places.iter_mut().find(|place| place.is_none()) {
+            Some(place) => *place = Some(sitting),
+            None => self.places.push(Some(sitting)),
+        }
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Sitting> {
+        self.places.iter().flatten()
+    }
+
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Sitting> {
+        self.places.iter_mut().flatten()
+    }
+
+    /// With the numbers by which they are waited for.
+    pub(super) fn numbered(&self) -> impl Iterator<Item = (usize, &Sitting)> {
+        self.places.iter().enumerate().filter_map(|(at, sitting)| Some((at, sitting.as_ref()?)))
+    }
+
+    pub(super) fn at(&mut self, number: usize) -> Option<&mut Sitting> {
+        self.places.get_mut(number)?.as_mut()
+    }
+
+    pub(super) fn of(&mut self, seat: Seat) -> Option<&mut Sitting> {
+        self.all_mut().find(|sitting| sitting.seat == seat)
+    }
+
+    /// Takes out those who have gone.
+    pub(super) fn take_gone(&mut self) -> Vec<Sitting> {
+        let mut gone = Vec::new();
+        for place in &mut self.places {
+            if place.as_ref().is_some_and(|sitting| sitting.gone.is_some()) {
+                gone.extend(place.take());
+            }
+        }
+        self.count -= gone.len();
+        gone
+    }
+
+    /// Their connections, which nobody else must keep open, and what else is open for them.
+    pub(super) fn connections(&self) -> Vec<BorrowedFd<'_>> {
+        let hosts = self.all().filter_map(|sitting| sitting.host.as_ref().map(AsFd::as_fd));
+        self.all().flat_map(|sitting| sitting.talk.descriptors()).chain(hosts).collect()
+    }
+}

@@ -1,0 +1,45 @@
+//! Long random lives of one router: sessions that come and go, use the same ids and tokens, cancel, subscribe and answer, and a child
+//! that answers, asks, tells and dies. Everything that is said bears the number of whom it belongs to, so whatever reaches anybody
+//! else is seen.
+//!
+//! `ROUTER_SEED=n` plays one case and prints what is said in it; `ROUTER_CASES=n` plays so many.
+#![allow(clippy::print_stderr, reason = "whoever looks for an error wants to see what was said")]
+
+mod child;
+mod host;
+mod luck;
+mod world;
+
+use world::World;
+
+/// Says which case it was, if it fails.
+struct Case(u64);
+
+impl Drop for Case {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("this was ROUTER_SEED={}", self.0);
+        }
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn every_message_reaches_whom_it_belongs_to_and_nobody_else() {
+    if let Some(seed) = number("ROUTER_SEED") {
+        World::new(seed, true).live();
+        return;
+    }
+    let mut seen = world::Seen::default();
+    // Without optimisation one takes ten times as long.
+    let cases = if cfg!(debug_assertions) { 500 } else { 5000 };
+    for seed in 0..number("ROUTER_CASES").unwrap_or(cases) {
+        let _case = Case(seed);
+        seen += World::new(seed, false).live();
+    }
+    eprintln!("{seen:?}");
+    seen.is_enough();
+}

@@ -1,0 +1,211 @@
+//! What sessions do.
+
+use super::*;
+
+impl World {
+    pub(super) fn somebody(&mut self) -> u64 {
+        let seats: Vec<u64> = self.hosts.keys().copied().collect();
+        self.luck.pick(&seats).copied().unwrap_or(0)
+    }
+
+    pub(super) fn somebody_comes(&mut self) {
+        self.seats += 1;
+        let era = self.luck.pick(&self.setting.eras).cloned().expect("there is one");
+        self.router.join(Seat(self.seats));
+        self.hosts.insert(self.seats, Host::new(self.seats, era));
+    }
+
+    pub(super) fn somebody_leaves(&mut self) {
+        let seat = self.somebody();
+        self.leave(seat);
+    }
+
+    pub(super) fn leave(&mut self, seat: u64) {
+        if self.loud {
+            eprintln!("{seat} leaves");
+        }
+        self.hosts.remove(&seat);
+        self.router.leave(Seat(seat), self.now);
+        self.perform();
+    }
+
+    pub(super) fn somebody_learns_of_the_next_child(&mut self) {
+        let seat = self.somebody();
+        self.rejoin(seat);
+    }
+
+    pub(super) fn rejoin(&mut self, seat: u64) {
+        if let Some(host) = self.hosts.get_mut(&seat) {
+            host.heard = true;
+            self.router.rejoin(Seat(seat));
+        }
+    }
+
+    /// A payload that says whose it is.
+    pub(super) fn payload(&mut self, seat: u64) -> (u64, Value) {
+        self.serial += 1;
+        (self.serial, json!({ "of": seat, "n": self.serial }))
+    }
+
+    pub(super) fn somebody_asks(&mut self) {
+        let seat = self.somebody();
+        if !self.router.has_room(Seat(seat)) {
+            return;
+        }
+        let raw = self.request(seat, None);
+        if let Some(raw) = raw {
+            self.session_says(seat, &raw);
+        }
+    }
+
+    /// Something that this session may ask now.
+    pub(super) fn request(&mut self, seat: u64, batch: Option<u64>) -> Option<String> {
+        let host = &self.hosts[&seat];
+        let (era, heard) = (host.era.clone(), host.heard);
+        let (shook_hands, discovered, waits) = (host.shook_hands, host.discovered, host.is_shaking_hands());
+        let (number, mut params) = self.payload(seat);
+        let dice = self.luck.below(20);
+        let uri = format!("a://{}", self.luck.below(3));
+        let level = self.luck.below(8);
+        let (method, what) = match (&era, dice) {
+            _ if !self.setting.mcp => ("work", What::Call),
+            (Era::Legacy(_), _) if !shook_hands && (waits || batch.is_some()) => return None,
+            (Era::Legacy(version), _) if !shook_hands => {
+                params["protocolVersion"] = json!(version);
+                params["capabilities"] = json!({});
+                ("initialize", What::Initialize)
+            }
+            (Era::Modern, _) if waits => return None,
+            (Era::Modern, _) if !discovered && batch.is_none() && dice < 10 => ("server/discover", What::Discover),
+            (Era::Modern, 10) if batch.is_none() => ("subscriptions/listen", What::Listen),
+            (Era::Legacy(_), 10..12) if batch.is_none() => {
+                params["level"] = json!(LEVELS[level]);
+                ("logging/setLevel", What::SetLevel(level))
+            }
+            (Era::Legacy(_), 12..14) if batch.is_none() => {
+                params["uri"] = json!(uri);
+                ("resources/subscribe", What::Subscribe(uri))
+            }
+            (Era::Legacy(_), 14..16) if batch.is_none() => {
+                params["uri"] = json!(uri);
+                ("resources/unsubscribe", What::Unsubscribe(uri))
+            }
+            _ => (["tools/call", "tools/list"][self.luck.below(2)], What::Call),
+        };
+        if dice == 19 {
+            params["long"] = json!("x".repeat(1500));
+        }
+        let ids = [
+            "0",
+            "1",
+            "1.0",
+            "\"1\"",
+            "7",
+            "\"a\"",
+            "123456789012345678901234567890",
+            "\"00000000-0000-0000-0000-000000000000\"",
+        ];
+        let id = match what {
+            What::Call => ids[self.luck.below(ids.len())].to_owned(),
+            _ => format!("\"only-{number}\""),
+        };
+        let tokens = ["1", "\"t\"", "2.50"];
+        let token = self.luck.once_in(2).then(|| tokens[self.luck.below(3)].to_owned()).filter(|_| self.setting.mcp);
+        let mut meta = Vec::new();
+        if era == Era::Modern && self.setting.mcp {
+            meta.push(format!("\"{VERSION}\":\"2026-07-28\""));
+        }
+        meta.extend(token.iter().map(|token| format!("\"progressToken\":{token}")));
+        let mut params = params.to_string();
+        if !meta.is_empty() {
+            let at = if self.luck.once_in(2) { 1 } else { params.len() - 1 };
+            let meta = format!("\"_meta\":{{{}}}", meta.join(","));
+            let meta = if at == 1 { format!("{meta},") } else { format!(",{meta}") };
+            params.insert_str(at, &meta);
+        }
+        if heard {
+            let open = Open { id: id.clone(), token, what, cancelled: false, batch };
+            self.hosts.get_mut(&seat)?.open.insert(number, open);
+        }
+        Some(match self.luck.below(3) {
+            0 => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#),
+            1 => format!(r#"{{"method":"{method}","params":{params},"jsonrpc":"2.0","id":{id}}}"#),
+            _ => format!(r#"{{"params":{params}, "id":{id}, "jsonrpc":"2.0","method":"{method}"}}"#),
+        })
+    }
+
+    pub(super) fn somebody_asks_several_things(&mut self) {
+        let seat = self.somebody();
+        // What needs another child is refused in a batch, and that is for another test.
+        if self.setting.eras.len() > 2 || !self.router.has_room(Seat(seat)) {
+            return;
+        }
+        self.serial += 1;
+        let batch = Some(self.serial);
+        let mut parts = Vec::new();
+        for _ in 0..1 + self.luck.below(4) {
+            match self.luck.below(4) {
+                0 => parts.push(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#.to_owned()),
+                _ => parts.extend(self.request(seat, batch)),
+            }
+        }
+        if !parts.is_empty() {
+            self.session_says(seat, &format!("[{}]", parts.join(" , ")));
+        }
+    }
+
+    pub(super) fn somebody_cancels(&mut self) {
+        let seat = self.somebody();
+        let host = &self.hosts[&seat];
+        // Which of two with one id is meant, nobody could say.
+        let same = |id: &str| nostray_rpc::Id::from_json(id.as_bytes());
+        let unique = |open: &Open| host.open.values().filter(|other| same(&other.id) == same(&open.id)).count() == 1;
+        let open: Vec<_> = host.open.iter().filter(|(_, open)| !open.cancelled && unique(open)).collect();
+        let Some((number, open)) = self.luck.pick(&open).map(|(number, open)| (**number, (*open).clone())) else {
+            return;
+        };
+        if !self.setting.mcp || !matches!(open.what, What::Call | What::Listen) {
+            return;
+        }
+        let id = if open.id == "1" { "1.0".to_owned() } else { open.id };
+        let raw = format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"of":{seat},"n":{number}}}}}"#
+        );
+        let host = self.hosts.get_mut(&seat).expect("it is there");
+        host.open.get_mut(&number).expect("it is open").cancelled = true;
+        self.seen.cancels += 1;
+        self.session_says(seat, &raw);
+    }
+
+    pub(super) fn somebody_answers(&mut self) {
+        let seat = self.somebody();
+        let host = self.hosts.get_mut(&seat).expect("it is there");
+        if let Some(id) = host.asked.pop() {
+            return self.answer(seat, &id);
+        }
+        // Also what it was not asked; the child would notice.
+        let others: Vec<_> = self.child.questions.keys().cloned().collect();
+        if let Some(id) = self.luck.pick(&others).cloned() {
+            self.answer(seat, &id);
+        }
+    }
+
+    pub(super) fn answer(&mut self, seat: u64, id: &str) {
+        let outcome = if self.luck.once_in(4) { "error" } else { "result" };
+        self.session_says(seat, &format!(r#"{{"jsonrpc":"2.0","id":{id},"{outcome}":{{"by":{seat}}}}}"#));
+    }
+
+    pub(super) fn somebody_tells(&mut self) {
+        let seat = self.somebody();
+        let shook_hands = self.hosts[&seat].shook_hands;
+        match self.luck.below(4) {
+            0..2 if shook_hands => {
+                self.session_says(seat, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
+            }
+            2 => self.session_says(seat, ""),
+            _ => self.session_says(seat, r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#),
+        }
+    }
+
+    // What the child does.
+}

@@ -1,0 +1,101 @@
+//! `nostray restart`: a supervised child is started anew, at a quiet moment, while its sessions go on.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use nostray_pen::{Order, give_order};
+use nostray_registry::{Pen, Process, Record, State, census};
+use nostray_sys::identity::Identity;
+use nostray_sys::poll::{Until, wait};
+
+use crate::exit::ExitCode;
+use crate::terminal;
+
+/// Start supervised children anew, while their sessions go on
+///
+/// For children of `nostray share`, and of `nostray run` with --respawn or another option for a supervised child. As soon as nothing
+/// is in flight, the child is ended politely, with the graces that it was started with, and started again; the sessions' handshakes
+/// are told to the new one. One that was given up because it failed too often is tried again.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  nostray restart k7f39q2x
+  nostray restart memory        (the --key of a shared one)
+  nostray restart --wait 1m k7f3")]
+pub(crate) struct Args {
+    /// Which ones: by id, the beginning of one, or the key of a shared one
+    #[arg(value_name = "ID|KEY", required = true)]
+    which: Vec<String>,
+
+    /// How long to wait for a quiet moment and for the new child
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = crate::args::duration)]
+    wait: Duration,
+}
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let mut failed = false;
+    for which in &args.which {
+        let restarted = find(which).and_then(|pens| pens.iter().try_for_each(|pen| restart(pen, args.wait)));
+        if let Err(why) = restarted {
+            terminal::complain(&why);
+            failed = true;
+        }
+    }
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// A key may stand for several, if they were told different things; the beginning of an id must be one's alone.
+fn find(which: &str) -> Result<Vec<Pen>, String> {
+    let all: Vec<Pen> = census();
+    let key_of = |pen: &Pen| pen.record.as_ref().ok()?.shared.as_ref()?.key.clone();
+    let (by_key, rest): (Vec<Pen>, Vec<Pen>) = all.into_iter().partition(|pen| key_of(pen).as_deref() == Some(which));
+    if !by_key.is_empty() {
+        return Ok(by_key);
+    }
+    let by_id: Vec<Pen> = rest.into_iter().filter(|pen| pen.id.starts_with(which)).collect();
+    match by_id.len() {
+        0 => Err(format!("there is no '{which}'; `nostray ps` shows what there is")),
+        1 => Ok(by_id),
+        _ => Err(format!("more than one begins with '{which}'; write more of it")),
+    }
+}
+
+fn restart(pen: &Pen, patience: Duration) -> Result<(), String> {
+    let not = |why: &str| format!("{}: {why}", pen.id);
+    let record = pen.record.as_ref().map_err(|why| not(&crate::ps::explain(why)))?;
+    if record.generation.is_none() {
+        return Err(not(
+            "it is not supervised, so its host would have to start it again; see `nostray run --respawn`",
+        ));
+    }
+    let keeper = record.front.identity().and_then(Identity::open);
+    let keeper = keeper.ok_or_else(|| not("whoever keeps it has ended"))?;
+    if matches!(record.state, State::Asleep) {
+        terminal::print(format!("{}  asleep: the next call starts a new one\n", pen.id).as_bytes());
+        return Ok(());
+    }
+    let before = record.generation;
+    give_order(&keeper, Order::Restart).map_err(|error| not(&format!("it could not be asked: {error}")))?;
+    let since = Instant::now();
+    loop {
+        let ended = wait(&[(keeper.as_fd(), Until::Readable)], Some(Duration::from_millis(20))).unwrap_or_default();
+        if ended.contains(&true) {
+            return Err(not("it has ended meanwhile"));
+        }
+        let now = census().into_iter().find(|other| other.id == pen.id);
+        if let Some(Ok(now)) = now.map(|now| now.record)
+            && now.generation > before
+        {
+            let child = child_of(&now);
+            terminal::print(format!("{}  number {} runs{child}\n", pen.id, now.generation.unwrap_or(0)).as_bytes());
+            return Ok(());
+        }
+        if since.elapsed() > patience {
+            return Err(not("it is not quiet; it will be started anew as soon as it is"));
+        }
+    }
+}
+
+fn child_of(record: &Record) -> String {
+    record.child.map_or_else(String::new, |Process { pid, .. }| format!(": child {pid}"))
+}

@@ -1,0 +1,239 @@
+//! `nostray share`: a command that all sessions with the same key share.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use nostray_pen::{Graces, Isolation, MARK, OWN_FAILURE, Spec};
+use nostray_registry::Passport;
+use nostray_supervise::link::{Attach, Bytes, SLOT_KEY, Share, SlotWish, Wish};
+use nostray_sys::descriptors::write_to_stderr_at_once;
+
+use crate::args::{Isolate, duration, label};
+use crate::exit::ExitCode;
+use crate::managed::{self, ManagedArgs};
+
+/// Share one child between all sessions that want the same
+///
+/// Each call is one session over its own stdin and stdout, and behaves as if it had the command to itself. All sessions with the
+/// same key use one child: by default the same command, arguments, directory and environment. The child is kept by a background
+/// process of yours that starts with the first session and leaves after the last one. A child that crashes is started again.
+///
+/// A session ends with its stdin, with this process, or with its host, whichever comes first. When nobody holds the child any more,
+/// it is kept for --linger and then ended with its whole tree, as `nostray run` would.
+///
+/// What is said must be JSON-RPC lines, as MCP servers speak over stdio.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct ShareArgs {
+    /// Share by this name, instead of by command, arguments, directory and environment
+    ///
+    /// The same name with another command is refused.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) key: Option<String>,
+
+    /// Of the environment, only these variables decide who shares a child; none with an empty list
+    ///
+    /// By default all do, but for those that say where a session was called from (PWD, SHLVL, TMUX, SSH_TTY, WINDOWID and the like).
+    /// The child has the environment of the session that came first.
+    #[arg(long, value_name = "A,B", value_delimiter = ',', conflicts_with = "key")]
+    pub(crate) share_env: Option<Vec<String>>,
+
+    /// How long the child is kept after the last session has ended
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub(crate) linger: Duration,
+
+    /// Fail if the child cannot be shared, instead of starting one for this session alone
+    #[arg(long)]
+    pub(crate) require_share: bool,
+
+    /// When the child ends by itself, so do its sessions
+    #[arg(long, conflicts_with_all = ["respawn", "backoff", "max_failures"])]
+    pub(crate) no_respawn: bool,
+
+    /// Who is asked when the child asks something and it is not certain whom
+    #[arg(long, value_name = "WHOM", default_value = "certain")]
+    pub(crate) reverse: Reverse,
+
+    /// With --protocol jsonrpc: the member of a message that says whose it is, like params.sessionId
+    #[arg(long, value_name = "PATH", value_parser = path)]
+    pub(crate) route_by: Option<Path>,
+
+    /// Time from the end of its input to SIGTERM (0s: at once)
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
+    pub(crate) eof_grace: Duration,
+
+    /// Time from SIGTERM to SIGKILL (0s: at once)
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    pub(crate) term_grace: Duration,
+
+    /// End the session when this process ends, too; may be given several times
+    #[arg(long, value_name = "PID")]
+    pub(crate) die_with: Vec<u32>,
+
+    /// Put the child's tree into a namespace of its own, so that the kernel itself ends it
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) isolate: Option<Isolate>,
+
+    /// The name of this session, by which `ps` and `stop` find it
+    #[arg(long, value_name = "KEY")]
+    pub(crate) session: Option<String>,
+
+    /// Something to find this session by, as NAME=VALUE; may be given several times
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
+    pub(crate) labels: Vec<(String, String)>,
+
+    #[command(flatten)]
+    pub(crate) managed: ManagedArgs,
+
+    /// The command and its arguments, behind `--`
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+
+    /// The slot that the child needs: what `nostray run --slot NAME --if-taken share` wants
+    #[arg(skip)]
+    pub(crate) slot: Option<SlotWish>,
+}
+
+/// Who is asked when the child asks something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Reverse {
+    /// The session that it certainly belongs to. If that is not certain, the child gets an error, and from then on sessions take
+    /// turns, so that it is
+    Certain,
+    /// The newest session, and the next one if that ends: for protocols in which any session may answer
+    Newest,
+}
+
+/// Where in a message something stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Path(Vec<String>);
+
+fn path(text: &str) -> Result<Path, String> {
+    let members: Vec<String> = text.split('.').map(str::to_owned).collect();
+    if members.iter().any(String::is_empty) {
+        return Err("write it like params.sessionId".to_owned());
+    }
+    Ok(Path(members))
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nostray share -- npx -y @modelcontextprotocol/server-everything
+      In place of `run` in an agent's configuration: five sessions, one server.
+
+  nostray share --key memory -- uvx memory-server
+      One for all directories and environments.
+
+  nostray share --share-env API_KEY,REGION -- some-server
+      Sessions with the same key and region share one, whatever else is in their environment.
+
+  nostray share --hibernate 10m --max-memory 500M -- uvx some-server
+      It sleeps when nobody calls, and is started anew when it has grown too large.
+
+  nostray share --protocol jsonrpc --route-by params.sessionId --replay session.open -- memory-bridge
+      A bridge that is no MCP server, with sessions of its own.
+
+  nostray ps; nostray restart memory; nostray broker status
+      Who holds what; start one anew; how the background process is.
+
+Exit codes:
+  0 when the session's input has ended; 128+n if signal n ended it; the child's own if it ended for good (--no-respawn, or
+  `nostray stop`); 127 or 126 if its program cannot be executed; 125 if nostray itself failed, or --require-share could not be met.";
+
+pub(crate) fn run(args: ShareArgs) -> ExitCode {
+    if args.managed.warm {
+        write_to_stderr_at_once(
+            "nostray: --warm is for `nostray run --warm`; what it finds out serves `share --lazy`, too\n",
+        );
+        return ExitCode::from(OWN_FAILURE);
+    }
+    if args.route_by.is_some() && args.managed.protocol != Some(managed::Protocol::Jsonrpc) {
+        write_to_stderr_at_once(
+            "nostray: --route-by is for --protocol jsonrpc; MCP says itself whose a message is\n",
+        );
+        return ExitCode::from(OWN_FAILURE);
+    }
+    if args.slot.is_none() && args.key.as_ref().is_some_and(|key| key.starts_with(SLOT_KEY)) {
+        write_to_stderr_at_once(
+            "nostray: keys that begin with slot: are those of slots; see --slot of `nostray run`, or choose another one\n",
+        );
+        return ExitCode::from(OWN_FAILURE);
+    }
+    let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let labels: nostray_registry::Labels = args.labels.into_iter().collect();
+    let spec = Spec {
+        graces: Graces::new(args.eof_grace, args.term_grace),
+        isolation: args.isolate.map_or(Isolation::None, |_| Isolation::Pid),
+        die_with: args.die_with,
+        ..Spec::new(args.command.clone())
+    };
+    let passport = Passport { session: args.session.clone(), labels: labels.clone(), slot: None, sweep: true };
+    let mut options = args.managed.options(spec, passport);
+    options.settings.policy.respawn = !args.no_respawn;
+    let policy = &options.settings.policy;
+    let wish = Wish {
+        eof_grace: milliseconds(options.keeping.spec.graces.eof()),
+        term_grace: milliseconds(options.keeping.spec.graces.term()),
+        isolate: args.isolate.is_some(),
+        respawn: policy.respawn,
+        backoff: policy.backoff.to_string(),
+        max_failures: policy.max_failures.to_string(),
+        hibernate: policy.hibernate.map(milliseconds),
+        max_age: policy.max_age.map(milliseconds),
+        start_timeout: policy.start_timeout.map(milliseconds),
+        on_demand: policy.on_demand,
+        max_memory: options.keeping.max_memory,
+        max_line: options.keeping.max_line,
+        plain: options.settings.protocol == nostray_supervise::Protocol::JsonRpc,
+        reverse_newest: args.reverse == Reverse::Newest,
+        route_by: args.route_by.map(|path| path.0),
+        slot: args.slot,
+    };
+    let cwd = match std::env::current_dir() {
+        Ok(cwd) => cwd,
+        Err(error) => {
+            write_to_stderr_at_once(&format!("nostray: the current directory cannot be used: {error}\n"));
+            return ExitCode::from(OWN_FAILURE);
+        }
+    };
+    let bytes = |text: &OsString| Bytes(text.clone());
+    let attach = Attach {
+        command: args.command.iter().map(bytes).collect(),
+        cwd: Bytes(cwd.into_os_string()),
+        environment: std::env::vars_os()
+            .filter(|(name, _)| name != MARK)
+            .map(|(name, value)| (Bytes(name), Bytes(value)))
+            .collect(),
+        key: args.key,
+        counted: args.share_env.map(|names| names.into_iter().filter(|name| !name.is_empty()).collect()),
+        variant: None,
+        because: None,
+        host: None,
+        session: args.session,
+        labels,
+        linger: milliseconds(args.linger),
+        wish,
+    };
+    options.share = Some(Share { attach, required: args.require_share });
+    match nostray_supervise::run(options) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            write_to_stderr_at_once(&format!("nostray: {error}\n"));
+            ExitCode::from(OWN_FAILURE)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_written_with_dots() {
+        assert_eq!(path("params.sessionId"), Ok(Path(vec!["params".to_owned(), "sessionId".to_owned()])));
+        for wrong in ["", ".", "params.", ".a", "a..b"] {
+            assert!(path(wrong).is_err_and(|why| why.contains("params.sessionId")), "{wrong}");
+        }
+    }
+}

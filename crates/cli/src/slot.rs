@@ -1,0 +1,247 @@
+//! `nostray slot`: who holds a name, who waits for it, and who has held it.
+
+use std::time::{Duration, Instant};
+
+use clap::Subcommand;
+use nostray_pen::Ask;
+use nostray_slot::{Kind, Name, Slot, Tenure, slot, slots};
+use serde_json::{Value, json};
+
+use crate::exit::ExitCode;
+use crate::table::{Table, ago, span};
+use crate::terminal;
+
+/// Who holds a name, and who waits for it
+///
+/// See --slot of `nostray run`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  nostray slot list
+  nostray slot show memory
+  nostray slot release memory
+  nostray slot list --json | jq '.slots[].name'")]
+pub(crate) struct SlotCommand {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Slots that are held or waited for
+    #[command(after_long_help = "Examples:\n  nostray slot list\n  nostray slot list --all --json")]
+    List {
+        /// Also those that nobody holds or waits for
+        #[arg(short, long)]
+        all: bool,
+
+        /// For scripts
+        #[arg(long)]
+        json: bool,
+    },
+
+    /// One slot: its holder, those who wait, and who has held it
+    ///
+    /// Exits with 1 if the name was never used.
+    #[command(after_long_help = "Examples:\n  nostray slot show memory\n  nostray slot show memory --json")]
+    Show {
+        /// Which
+        name: Name,
+
+        /// For scripts
+        #[arg(long)]
+        json: bool,
+    },
+
+    /// Ask whoever holds a slot to end, and wait until nothing is left of it
+    ///
+    /// On the path on which every tree ends, with the graces that it was started with. Whoever waits for the slot gets it then.
+    /// Exits with 1 if it was not released.
+    #[command(after_long_help = "Examples:\n  nostray slot release memory\n  nostray slot release --now memory")]
+    Release {
+        /// Which
+        name: Name,
+
+        /// Without any grace
+        #[arg(long)]
+        now: bool,
+    },
+}
+
+pub(crate) fn run(args: &SlotCommand) -> ExitCode {
+    let done = match &args.what {
+        What::List { all, json } => list(*all, *json),
+        What::Show { name, json } => find(name).map(|slot| show(&slot, *json)),
+        What::Release { name, now } => find(name).and_then(|slot| release(&slot, *now)),
+    };
+    done.unwrap_or_else(|why| {
+        terminal::complain(&why);
+        ExitCode::FAILURE
+    })
+}
+
+fn find(name: &Name) -> Result<Slot, String> {
+    let found = slot(name).map_err(|error| error.to_string())?;
+    found.ok_or_else(|| format!("there is no slot {name}; `nostray slot list --all` shows what there is"))
+}
+
+fn list(all: bool, as_json: bool) -> Result<ExitCode, String> {
+    let mut slots = slots().map_err(|error| error.to_string())?;
+    slots.retain(|slot| all || slot.is_taken || !slot.waiting.is_empty());
+    let text = if as_json {
+        let slots: Vec<Value> = slots.iter().map(in_json).collect();
+        format!("{:#}\n", json!({ "version": 1, "slots": slots }))
+    } else {
+        let mut table = Table::new(&["SLOT", "STATE", "FOR", "HOLDER", "HELD", "WAITING", "COMMAND"]);
+        for slot in &slots {
+            let known = slot.holder.as_ref();
+            table.row(vec![
+                slot.name.to_string(),
+                state(slot).to_owned(),
+                known.map_or_else(String::new, |record| span(ago(record.since))),
+                known.map_or_else(String::new, |record| record.id.clone()),
+                known.map_or_else(String::new, |record| span(ago(record.started))),
+                slot.waiting.len().to_string(),
+                known.map_or_else(String::new, |record| record.command.join(" ")),
+            ]);
+        }
+        table.render(terminal::width())
+    };
+    Ok(terminal::print(text.as_bytes()))
+}
+
+/// What is known of it in one word.
+fn state(slot: &Slot) -> &'static str {
+    match &slot.holder {
+        _ if !slot.is_taken => "free",
+        Some(record) => record.state.word(),
+        None => "taken",
+    }
+}
+
+fn in_json(slot: &Slot) -> Value {
+    let holder = slot.holder.as_ref().map(|record| {
+        json!({
+            "id": record.id, "state": record.state.word(), "since": record.since, "started": record.started,
+            "command": record.command, "session": record.session, "host": record.host, "front": record.front,
+            "guard": record.guard, "child": record.child,
+        })
+    });
+    let waiting: Vec<Value> = slot
+        .waiting
+        .iter()
+        .map(|(kind, who)| {
+            json!({
+                "id": who.id, "for": kind, "pid": who.process.pid, "since": who.since, "command": who.command,
+                "session": who.session,
+            })
+        })
+        .collect();
+    json!({ "name": slot.name.as_str(), "state": state(slot), "holder": holder, "waiting": waiting, "history": slot.history })
+}
+
+fn show(slot: &Slot, as_json: bool) -> ExitCode {
+    if as_json {
+        return terminal::print(format!("{:#}\n", in_json(slot)).as_bytes());
+    }
+    let mut text = format!("slot {}: {}\n", slot.name, state(slot));
+    if let Some(record) = &slot.holder {
+        let reason = match &record.state {
+            nostray_registry::State::Stopping { reason } => format!(" ({reason})"),
+            _ => String::new(),
+        };
+        let pid = |process: Option<nostray_registry::Process>| {
+            process.map_or_else(|| "?".to_owned(), |process| process.pid.to_string())
+        };
+        text += &format!(
+            "  held by   {} for {}, {} for {}{reason}\n  command   {}\n  processes child {}, guard {}, front {}\n",
+            record.id,
+            span(ago(record.started)),
+            record.state.word(),
+            span(ago(record.since)),
+            record.command.join(" "),
+            pid(record.child),
+            pid(record.guard),
+            record.front.pid,
+        );
+    }
+    for (at, (kind, who)) in slot.waiting.iter().enumerate() {
+        let what = match kind {
+            Kind::Wait => "waits",
+            Kind::Replace => "wants to replace it",
+        };
+        let head = if at == 0 { "waiting" } else { "" };
+        text += &format!(
+            "  {head:<9} {} (process {}) {what} for {}: {}\n",
+            who.id,
+            who.process.pid,
+            span(ago(who.since)),
+            who.command.join(" ")
+        );
+    }
+    let mut table = Table::new(&["HISTORY", "TAKEN", "READY AFTER", "HELD", "WHY IT ENDED"]);
+    for tenure in slot.history.iter().rev() {
+        table.row(row(tenure));
+    }
+    if !slot.history.is_empty() {
+        text += &format!("\n{}", table.render(terminal::width()));
+    }
+    terminal::print(text.as_bytes())
+}
+
+fn row(tenure: &Tenure) -> Vec<String> {
+    let between = |from: nostray_slot::Moment, to: nostray_slot::Moment| {
+        span(Duration::from_millis(to.since_boot.saturating_sub(from.since_boot)))
+    };
+    vec![
+        tenure.id.clone(),
+        format!("{} ago", span(ago(tenure.taken.time))),
+        tenure.ready.map_or_else(|| "never".to_owned(), |ready| between(tenure.taken, ready)),
+        tenure.ended.map_or_else(|| "still".to_owned(), |ended| between(tenure.taken, ended)),
+        tenure.why.clone().unwrap_or_default(),
+    ]
+}
+
+/// How long a holder may take beyond what it was promised.
+const MARGIN: Duration = Duration::from_secs(15);
+
+fn release(slot: &Slot, now: bool) -> Result<ExitCode, String> {
+    let name = &slot.name;
+    if !slot.is_taken {
+        terminal::print(format!("slot {name} is free\n").as_bytes());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some(holder) = &slot.holder else {
+        return Err(format!("slot {name} is just being taken or released; try again"));
+    };
+    if !slot.ask(if now { Ask::StopNow } else { Ask::HandOver }) {
+        return Err(format!("{} holds slot {name}, and could not be asked; `nostray sweep` tells more", holder.id));
+    }
+    let begun = Instant::now();
+    let patience = Duration::from_millis(holder.eof_grace.saturating_add(holder.term_grace)) + MARGIN;
+    let mut shown = false;
+    // Whoever gets the slot next may have it before we look again, so it is the holder's end that counts.
+    while let Some(still) = self::slot(name).map_err(|error| error.to_string())?
+        && still.is_taken
+        && still.history.iter().any(|tenure| tenure.id == holder.id && tenure.ended.is_none())
+    {
+        if begun.elapsed() > patience {
+            return Err(format!(
+                "{} still holds slot {name} after {}; try `nostray slot release --now {name}`",
+                holder.id,
+                span(begun.elapsed())
+            ));
+        }
+        if terminal::is_live() {
+            shown = true;
+            terminal::write(format!("\r{}  stopping, {}", holder.id, span(begun.elapsed())).as_bytes()).ok();
+        }
+        // A lock has no event that a stranger could wait for.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    if shown {
+        terminal::write(b"\r\x1b[K").ok();
+    }
+    let text = format!("slot {name} was released by {} after {}\n", holder.id, span(begun.elapsed()));
+    Ok(terminal::print(text.as_bytes()))
+}

@@ -1,0 +1,226 @@
+//! Broker, steward, or everything of ours that no host has started is killed under several sessions with calls in flight. Each of
+//! those gets one error, the next call works, the new child knows what the old one knew, and the two never meet.
+
+mod common;
+
+use std::time::Duration;
+
+use badchild::{Found, wait_until};
+use common::in_parallel;
+use common::sharing::{BROKER, PEN, STEWARD, kill, release};
+use common::stage::{Caller, Stage};
+use nostray_sys::Signal;
+use serde_json::{Value, json};
+
+const NOT_LONG: Duration = Duration::from_millis(300);
+/// With a child that neither the end of its input nor SIGTERM ends.
+const STUBBORN: [&str; 6] = ["--eof-grace", "150ms", "--term-grace", "400ms", "--backoff", "1ms..20ms"];
+
+/// Who is killed.
+fn victims(stage: &Stage, whom: &str) -> Vec<Found> {
+    match whom {
+        "broker" => vec![stage.the(BROKER)],
+        "steward" => vec![stage.the(STEWARD)],
+        "broker and steward" => vec![stage.the(BROKER), stage.the(STEWARD)],
+        "steward and pen" => [STEWARD, PEN[0], PEN[1], PEN[2]].map(|name| stage.the(name)).into(),
+        _ => stage.background(),
+    }
+}
+
+const ALL: [&str; 5] = ["broker", "steward", "broker and steward", "steward and pen", "everything"];
+
+/// At one stroke: nobody acts on the death of another one.
+fn strike(victims: &[Found]) {
+    victims.iter().for_each(|found| found.send(Signal::STOP));
+    kill(victims);
+}
+
+/// Three sessions that have said what a new child must know.
+fn three(stage: &Stage, options: &[&str], server: &[&str]) -> Vec<Caller> {
+    let mut callers: Vec<_> = (0..3).map(|_| stage.shared(options, server)).collect();
+    for (caller, level) in callers.iter_mut().zip(["error", "notice", "warning"]) {
+        caller.result("logging/setLevel", json!({ "level": level }));
+    }
+    for (caller, uris) in callers.iter_mut().zip([&["test://a"][..], &["test://a", "test://b"], &[]]) {
+        for uri in uris {
+            caller.result("resources/subscribe", json!({ "uri": uri }));
+        }
+    }
+    callers
+}
+
+fn in_flight(stage: &Stage, callers: &mut [Caller]) -> Vec<Vec<u64>> {
+    let ask = |caller: &mut Caller| {
+        vec![
+            caller.ask("hang", json!({})),
+            caller.ask("slow", json!({ "ms": 3_600_000 })),
+            caller.ask("hang", json!({})),
+        ]
+    };
+    let asked: Vec<_> = callers.iter_mut().map(ask).collect();
+    let expected = 3 * callers.len();
+    wait_until("they are in flight", || {
+        let methods = stage.lives().pop().expect("is there").methods();
+        methods.iter().filter(|method| ["hang", "slow"].contains(&method.as_str())).count() == expected
+    });
+    asked
+}
+
+fn expect_one_error_each(callers: &mut [Caller], asked: Vec<Vec<u64>>, whom: &str) {
+    for (caller, ids) in callers.iter_mut().zip(asked) {
+        for id in ids {
+            let answer = caller.answer(id);
+            assert_eq!(answer["error"]["code"], -32000, "{whom}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn each_call_in_flight_gets_one_error_and_the_next_one_works_with_a_child_that_knows_everything() {
+    in_parallel(ALL.to_vec(), |whom| {
+        let stage = Stage::new();
+        let mut callers = three(&stage, &STUBBORN, &["--ignore-eof"]);
+        let old = stage.child();
+        let asked = in_flight(&stage, &mut callers);
+        strike(&victims(&stage, whom));
+        expect_one_error_each(&mut callers, asked, whom);
+        // Each one's call comes after what it has to tell.
+        for caller in &mut callers {
+            let told = caller.who();
+            assert!(!old.is_alive(), "{whom}: two at once");
+            assert_ne!(told["pid"], old.stat.pid.as_raw_nonzero().get(), "{whom}");
+        }
+        stage.wait_for_leases(&[3]);
+        let told = callers[0].who();
+        assert_eq!(told["initialized"], true, "{whom}");
+        assert_eq!(told["level"], "notice", "{whom}: the most verbose that anyone asked for");
+        let mut subscriptions: Vec<_> = told["subscriptions"].as_array().expect("a list").clone();
+        subscriptions.sort_by_key(Value::to_string);
+        assert_eq!(subscriptions, ["test://a", "test://b"], "{whom}");
+        let lives = stage.lives();
+        assert_eq!(lives.len(), 2, "{whom}: {lives:#?}");
+        let times = |method: &str| lives[1].methods().iter().filter(|told| *told == method).count();
+        assert_eq!(times("initialize"), 1, "{whom}: {:?}", lives[1].methods());
+        assert_eq!(times("resources/subscribe"), 2, "{whom}: {:?}", lives[1].methods());
+        assert_eq!(times("hang") + times("slow"), 0, "{whom}: no call is made twice");
+        for caller in &mut callers {
+            caller.who();
+            assert_eq!(caller.unasked(), Vec::<Value>::new(), "{whom}");
+        }
+        callers.into_iter().for_each(release);
+        stage.expect_over(2, NOT_LONG);
+        assert_eq!(stage.states(), Vec::<String>::new(), "{whom}: nothing is on record");
+    });
+}
+
+/// A protocol that is not MCP: what the user names is told again, once for each session that has said it.
+#[test]
+fn what_the_user_names_is_told_again_for_each_session() {
+    in_parallel(vec!["broker", "steward", "everything"], |whom| {
+        let stage = Stage::new();
+        let options = ["--protocol", "jsonrpc", "--replay", "session.open", "--backoff", "1ms..20ms"];
+        let mut callers: Vec<_> = (0..3).map(|_| stage.share(&options, &["--plain"])).collect();
+        for (n, caller) in callers.iter_mut().enumerate() {
+            caller.result("session.open", json!({ "session": n }));
+        }
+        let asked: Vec<Vec<u64>> = callers.iter_mut().map(|caller| vec![caller.ask("hang", json!({}))]).collect();
+        wait_until("they are in flight", || {
+            stage.lives()[0].methods().iter().filter(|method| *method == "hang").count() == 3
+        });
+        strike(&victims(&stage, whom));
+        expect_one_error_each(&mut callers, asked, whom);
+        for caller in &mut callers {
+            caller.who();
+            assert_eq!(caller.unasked(), Vec::<Value>::new(), "{whom}");
+        }
+        let heard = &stage.lives()[1].heard;
+        for n in 0..3 {
+            let opened = heard.iter().filter(|line| line.contains(&format!("\"session\":{n}"))).count();
+            assert_eq!(opened, 1, "{whom}: session {n} in {heard:#?}");
+        }
+        callers.into_iter().for_each(release);
+        stage.expect_over(2, NOT_LONG);
+    });
+}
+
+/// Also when nobody is left: who was killed leaves a tree only until the graces are over.
+#[test]
+fn without_sessions_nothing_is_left_and_nothing_comes_back() {
+    in_parallel(ALL.to_vec(), |whom| {
+        let stage = Stage::new();
+        let mut caller = stage.shared(&[&STUBBORN[..], &["--linger", "1h"]].concat(), &["--ignore-eof"]);
+        caller.result("fork", json!({ "kind": "setsid" }));
+        release(caller);
+        stage.wait_for_leases(&[0]);
+        strike(&victims(&stage, whom));
+        if ["everything", "steward and pen"].contains(&whom) {
+            // Nobody of ours is left who could; the next command is.
+            stage.nostray(&["sweep"]);
+        }
+        stage.expect_over(1, NOT_LONG);
+    });
+}
+
+/// The broker is killed again and again, at any moment of what follows.
+#[test]
+fn a_broker_that_is_killed_ten_times_in_a_row_costs_no_answer() {
+    let stage = Stage::new();
+    let options = ["--eof-grace", "100ms", "--term-grace", "100ms", "--backoff", "1ms..20ms"];
+    let mut callers = three(&stage, &options, &[]);
+    for round in 0..10 {
+        let names = [&[BROKER][..], &[STEWARD], &[BROKER, STEWARD]][round % 3];
+        let asked: Vec<_> =
+            callers.iter_mut().map(|caller| caller.ask("slow", json!({ "ms": 20 * round }))).collect();
+        let found: Vec<_> = names.iter().flat_map(|name| stage.named(name)).collect();
+        found.iter().for_each(|victim| victim.send(Signal::KILL));
+        for (caller, id) in callers.iter_mut().zip(asked) {
+            let answer = caller.answer(id);
+            let is_error = answer["error"]["code"] == -32000;
+            assert!(is_error || answer.get("result").is_some(), "round {round}: {answer}");
+        }
+    }
+    for caller in &mut callers {
+        // Answers may have been faster than the news of the last kills, each of which cuts off one call at most.
+        let is_served = (0..3).any(|_| caller.call("who", json!({})).get("result").is_some());
+        assert!(is_served, "{}", stage.journal());
+        assert_eq!(caller.unasked(), Vec::<Value>::new());
+    }
+    assert_eq!(callers[2].who()["level"], "notice");
+    stage.wait_for_leases(&[3]);
+    callers.into_iter().for_each(release);
+    let lives = stage.lives().len();
+    assert!((2..=12).contains(&lives), "{lives}");
+    stage.expect_over(lives, NOT_LONG);
+}
+
+/// What the dead child has not got is on its way back when its steward is killed: it is answered all the same.
+#[test]
+fn a_call_that_comes_back_from_a_dead_child_is_answered_also_if_its_steward_dies() {
+    let stage = Stage::new();
+    let mut callers = three(&stage, &STUBBORN, &[]);
+    let front =
+        Found::by_pid(badchild::pid(i32::try_from(callers[0].process.id()).expect("small"))).expect("is there");
+    // It has heard of the call before it hears of the child's end; and nobody tells it more than that.
+    front.send(Signal::STOP);
+    let id = callers[0].ask("echo", json!([0]));
+    stage.child().send(Signal::KILL);
+    stage.wait_for_life(2);
+    callers[1].who();
+    let steward = stage.the(STEWARD);
+    steward.send(Signal::STOP);
+    let cpu = || nostray_sys::process::cpu_time(front.stat.pid).expect("is there");
+    let before = cpu();
+    front.send(Signal::CONT);
+    wait_until("it has heard", || cpu() > before);
+    // It has more than one thing to hear. Too short a time would prove less, and break nothing.
+    std::thread::sleep(Duration::from_millis(100));
+    kill(&[steward]);
+    let answer = callers[0].answer(id);
+    assert!(answer["error"]["code"] == -32000 || answer["result"] == json!([0]), "{answer}");
+    for caller in &mut callers {
+        caller.who();
+        assert_eq!(caller.unasked(), Vec::<Value>::new());
+    }
+    callers.into_iter().for_each(release);
+    stage.expect_over(3, NOT_LONG);
+}

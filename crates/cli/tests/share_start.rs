@@ -1,0 +1,148 @@
+//! However many sessions begin at once, there is one broker and one child; and a broker that is stopped or restarted costs no session
+//! and no request.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use badchild::{comes_true, wait_until};
+use common::sharing::{BROKER, STEWARD, Watch, release};
+use common::stage::{Caller, Stage};
+use serde_json::{Value, json};
+
+const MANY: usize = 50;
+const NOT_LONG: Duration = Duration::from_millis(300);
+
+/// The first words of a session, before anything was answered.
+fn begin(caller: &mut Caller, n: usize) -> (u64, u64) {
+    let client = json!({ "name": "test", "version": "1" });
+    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+    let hello = caller.ask("initialize", hello);
+    caller.tell("notifications/initialized", None);
+    (hello, caller.ask("echo", json!({ "n": n })))
+}
+
+fn is_answered(caller: &mut Caller, n: usize, (hello, echo): (u64, u64)) {
+    assert!(caller.answer(hello).get("result").is_some());
+    assert_eq!(caller.answer(echo)["result"], json!({ "n": n }), "{}", caller.errors());
+}
+
+fn brokers_and_children(stage: &Stage) -> (usize, usize) {
+    (stage.named(BROKER).len(), stage.servers().len())
+}
+
+#[test]
+fn fifty_sessions_at_the_same_instant_have_one_broker_and_one_child() {
+    let stage = Arc::new(Stage::new());
+    let watch = Watch::over(&stage);
+    let mut callers: Vec<_> = (0..MANY).map(|_| stage.share(&[], &["--start-delay", "100"])).collect();
+    let asked: Vec<_> = callers.iter_mut().enumerate().map(|(n, caller)| begin(caller, n)).collect();
+    for (n, (caller, ids)) in callers.iter_mut().zip(asked).enumerate() {
+        is_answered(caller, n, ids);
+    }
+    // Those that came too late to be the broker are gone.
+    wait_until("one broker, one child", || brokers_and_children(&stage) == (1, 1));
+    stage.wait_for_leases(&[MANY]);
+    assert_eq!(stage.named(STEWARD).len(), 1);
+    let said: Vec<_> = callers.iter().map(Caller::errors).filter(|errors| !errors.is_empty()).collect();
+    assert!(said.is_empty(), "{said:#?}");
+    callers.into_iter().for_each(release);
+    stage.expect_over(1, NOT_LONG);
+    let methods = stage.lives()[0].methods();
+    assert_eq!(methods.iter().filter(|method| *method == "initialize").count(), 1);
+    assert_eq!(methods.iter().filter(|method| *method == "echo").count(), MANY);
+    watch.expect_one();
+}
+
+#[test]
+fn a_broker_that_is_stopped_while_fifty_attach_costs_no_answer() {
+    let stage = Arc::new(Stage::new());
+    let watch = Watch::over(&stage);
+    let mut callers: Vec<_> = (0..MANY).map(|_| stage.share(&[], &[])).collect();
+    wait_until("there is a broker", || stage.nostray(&["broker", "stop"]).status.success());
+    let asked: Vec<_> = callers.iter_mut().enumerate().map(|(n, caller)| begin(caller, n)).collect();
+    // And once more, in the middle of it.
+    stage.nostray(&["broker", "stop"]);
+    for (n, (caller, (hello, echo))) in callers.iter_mut().zip(asked).enumerate() {
+        // A handshake waits; a call that the stopped child had got is lost with it; the session goes on.
+        let (welcome, answer) = (caller.answer(hello), caller.answer(echo));
+        assert!(welcome.get("result").is_some(), "{welcome}");
+        assert!(answer["result"] == json!({ "n": n }) || answer["error"]["code"] == -32000, "{answer}");
+        assert_eq!(caller.result("echo", json!([n])), json!([n]));
+        assert_eq!(caller.unasked(), Vec::<Value>::new());
+    }
+    wait_until("one broker, one child", || brokers_and_children(&stage) == (1, 1));
+    stage.wait_for_leases(&[MANY]);
+    callers.into_iter().for_each(release);
+    let lives = stage.lives().len();
+    assert!(lives <= 3, "{lives}");
+    stage.expect_over(lives, NOT_LONG);
+    watch.expect_one();
+}
+
+#[test]
+fn after_a_restart_of_the_broker_sessions_go_on_by_themselves() {
+    let stage = Arc::new(Stage::new());
+    let watch = Watch::over(&stage);
+    let mut callers: Vec<_> = (0..5).map(|_| stage.shared(&[], &[])).collect();
+    callers[0].result("logging/setLevel", json!({ "level": "notice" }));
+    callers[1].result("resources/subscribe", json!({ "uri": "test://a" }));
+    let before = (stage.the(BROKER).stat.pid, callers[0].pid());
+    let restarted = stage.nostray(&["broker", "restart"]);
+    assert!(restarted.status.success(), "{restarted:?}");
+    // Nobody has called.
+    wait_until("all of them hold the next one", || stage.leases() == [5]);
+    stage.wait_for_life(2);
+    let told = callers[4].who();
+    assert_ne!((stage.the(BROKER).stat.pid, told["pid"].as_i64().expect("a number")), before);
+    let replayed = comes_true(badchild::PATIENCE, &mut || {
+        let told = callers[4].who();
+        told["level"] == "notice" && told["subscriptions"] == json!(["test://a"])
+    });
+    assert!(replayed, "{:?}", callers[4].who());
+    for caller in &mut callers {
+        caller.who();
+        assert_eq!(caller.unasked(), Vec::<Value>::new());
+        assert_eq!(caller.errors(), "");
+    }
+    callers.into_iter().for_each(release);
+    stage.expect_over(2, NOT_LONG);
+    watch.expect_one();
+}
+
+#[test]
+fn after_a_stop_of_the_broker_nothing_runs_until_the_next_call() {
+    let stage = Stage::new();
+    let mut callers: Vec<_> = (0..3).map(|_| stage.shared(&[], &[])).collect();
+    let slow = callers[0].ask("slow", json!({ "ms": 3_600_000 }));
+    wait_until("it is in flight", || stage.lives()[0].methods().contains(&"slow".to_owned()));
+    let stopped = stage.nostray(&["broker", "stop"]);
+    assert!(stopped.status.success(), "{stopped:?}");
+    let error = callers[0].answer(slow);
+    assert_eq!(error["error"]["code"], -32000, "{error}");
+    let only_fronts = || stage.scene.everybody().iter().all(|found| found.command.contains(" share "));
+    assert!(only_fronts(), "{:?}", stage.scene.everybody());
+    assert!(!stage.nostray(&["broker", "status"]).status.success());
+    let starts_again = comes_true(Duration::from_secs(1), &mut || !only_fronts() || stage.lives().len() > 1);
+    assert!(!starts_again, "{:?}", stage.scene.everybody());
+    // One calls, then all hold it again or none of the others; either way each one's next call works.
+    for caller in &mut callers {
+        assert_eq!(caller.result("echo", json!({})), json!({}));
+        assert_eq!(caller.unasked(), Vec::<Value>::new());
+        // Those that came too late to be the broker are gone.
+        wait_until("one broker, one child", || brokers_and_children(&stage) == (1, 1));
+    }
+    callers.into_iter().for_each(release);
+    stage.expect_over(2, NOT_LONG);
+}
+
+/// A session that ends while there is no broker needs none.
+#[test]
+fn a_session_that_ends_after_a_stop_starts_nothing() {
+    let stage = Stage::new();
+    let callers: Vec<_> = (0..3).map(|_| stage.shared(&[], &[])).collect();
+    assert!(stage.nostray(&["broker", "stop"]).status.success());
+    callers.into_iter().for_each(release);
+    stage.expect_over(1, NOT_LONG);
+}

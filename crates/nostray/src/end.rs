@@ -1,0 +1,124 @@
+//! How a child ended, and why.
+
+use std::fmt;
+
+use nostray_sys::Signal;
+use nostray_sys::process::Ended;
+
+use crate::news::Told;
+
+/// How a child ended, once nothing is left of its tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Exit {
+    /// Its exit code, unless a signal ended it.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// Why a child ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// By itself.
+    Itself,
+    /// Somebody asked for it: this program, `nostray stop`, or a newcomer to its slot.
+    Asked(String),
+    /// Its input was closed.
+    StdinClosed,
+    /// It could not be executed, and why.
+    NotExecuted(String),
+    /// It did not get its slot, so that it was not started. Who has it was written to its stderr.
+    SlotTaken,
+    /// Those of nostray's processes that kept it were killed.
+    KeepersKilled,
+    /// The guard failed. Nothing was started.
+    GuardFailed(String),
+    /// Something else, in words.
+    Other(String),
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Itself => f.write_str("it ended by itself"),
+            Self::StdinClosed => f.write_str("its input was closed"),
+            Self::SlotTaken => f.write_str("its slot was taken"),
+            Self::KeepersKilled => f.write_str("nostray's own processes around it were killed"),
+            Self::Asked(text) | Self::NotExecuted(text) | Self::GuardFailed(text) | Self::Other(text) => {
+                f.write_str(text)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.code, self.signal) {
+            (Some(code), _) => write!(f, "exited with {code}")?,
+            (None, Some(signal)) => write!(f, "was killed by signal {signal}")?,
+            (None, None) => write!(f, "was not started")?,
+        }
+        write!(f, " ({})", self.cause)
+    }
+}
+
+impl Exit {
+    /// Whether it ended with 0.
+    #[must_use]
+    pub fn success(&self) -> bool {
+        self.code == Some(0)
+    }
+
+    /// From what the guard told, and how its front ended. Of one that was killed, or whose code somebody else has taken away and who
+    /// has told nothing, nothing is known.
+    pub(crate) fn new(told: &Told, front: Option<Ended>) -> Self {
+        let cause = cause(told, front);
+        let (code, signal) = match (told.ended, front, &cause) {
+            (Some((code, signal)), ..) => (code, signal),
+            (None, Some(Ended::Exited(code)), Cause::NotExecuted(_) | Cause::SlotTaken) => {
+                (Some(i32::from(code)), None)
+            }
+            _ => (None, None),
+        };
+        Self { code, signal, cause }
+    }
+}
+
+fn cause(told: &Told, front: Option<Ended>) -> Cause {
+    if let Some(why) = &told.failed {
+        return Cause::GuardFailed(why.clone());
+    }
+    if let Some(why) = &told.not_executed {
+        return Cause::NotExecuted(why.clone());
+    }
+    if let Some((word, detail)) = &told.stopping {
+        return match word.as_str() {
+            "stdin-closed" => Cause::StdinClosed,
+            "stop-request" | "hand-over" | "signal" => Cause::Asked(detail.clone()),
+            "front-killed" | "spare-killed" | "guard-killed" => Cause::KeepersKilled,
+            "child-ended" => Cause::Itself,
+            _ => Cause::Other(detail.clone()),
+        };
+    }
+    match front {
+        _ if told.ended.is_some() => Cause::Itself,
+        // It knows what to do with that signal before it starts anything.
+        Some(Ended::Killed(Signal::TERM)) if !told.is_started => {
+            Cause::Asked("it was asked to end before it was started".to_owned())
+        }
+        None | Some(Ended::Killed(_)) => Cause::KeepersKilled,
+        // A guard that tells of its end would have told of a child.
+        Some(Ended::Exited(nostray_slot::NOT_NOW)) if told.over.is_some() && !told.is_started => Cause::SlotTaken,
+        Some(Ended::Exited(_)) if told.over.is_some() && !told.is_started => {
+            Cause::Asked("it was asked to end while it waited for its slot, and was not started".to_owned())
+        }
+        Some(Ended::Exited(_)) if told.is_started => Cause::Itself,
+        Some(Ended::Exited(code)) => Cause::GuardFailed(format!(
+            "what was to guard it has ended with {code} and told nothing; is the `nostray` in PATH an older one?"
+        )),
+    }
+}

@@ -1,0 +1,160 @@
+//! The program that guards a child. A host with many threads cannot be a guard itself, so another program is: the host's own, started
+//! once more, or the installed `nostray`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use nostray_pen::{Graces, Isolation, OWN_FAILURE, PenId, Spec, Witness};
+use nostray_registry::{Labels, Passport, Place, RecordKeeper, masked};
+use nostray_slot::{MAX_HANDOVERS, Wish};
+use nostray_sys::descriptors::write_to_stderr_at_once;
+use nostray_sys::signal::{Disposition, Signal, set_disposition};
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::news::{Gate, News, Outbox, Teller};
+
+/// The first argument of a program that is started as a guard. Its number is raised when hosts and guards of different versions would
+/// misunderstand each other.
+const CALL: &str = "--nostray-guard-1";
+
+static IS_OWN: AtomicBool = AtomicBool::new(false);
+static CAME_LATE: AtomicBool = AtomicBool::new(false);
+
+/// What is wrong with a call that comes too late. A guard forks, and has nobody beside it.
+pub(crate) const TOO_LATE: &str = "nostray::guard::init() was called after a thread was started, as #[tokio::main] does before the \
+     first line of an async main; make it the first line of a plain main, and start the runtime there";
+
+/// **The first line of `main`.** If this program was started as the guard of a child, it is that and nothing else, and this does not
+/// return. Otherwise nothing happens, and the program is the guard of the children that it starts from now on.
+///
+/// Before it, no thread may be started (`#[tokio::main]` starts some before the first line of an async `main`) and no file opened that
+/// a child should not have.
+pub fn init() {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    // A thread that has just ended may be counted still; there is none that has.
+    let is_alone = std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
+    if words.get(1).is_some_and(|word| word == CALL) {
+        if !is_alone {
+            if let Some(charge) =
+                words.get(2).and_then(|charge| serde_json::from_slice::<Charge>(charge.as_bytes()).ok())
+            {
+                Outbox::to(&charge.news).tell(&News::Failed(TOO_LATE.to_owned()));
+            }
+            write_to_stderr_at_once(&format!("nostray: {TOO_LATE}\n"));
+            nostray_sys::process::exit_now(OWN_FAILURE);
+        }
+        // The standard library has changed it before `main`, and a child would inherit that.
+        set_disposition(Signal::PIPE, Disposition::Default).ok();
+        nostray_sys::process::exit_now(guard(&words[2..]));
+    }
+    IS_OWN.store(is_alone, Ordering::Relaxed);
+    CAME_LATE.store(!is_alone, Ordering::Relaxed);
+}
+
+/// For the program `nostray`: its exit code, if it was started as a guard.
+#[doc(hidden)]
+#[must_use]
+pub fn run_if_called(words: &[OsString]) -> Option<u8> {
+    words.get(1).filter(|word| *word == CALL).map(|_| guard(&words[2..]))
+}
+
+/// What a guard is charged with.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Charge {
+    pub(crate) id: String,
+    pub(crate) news: String,
+    /// Where the host has its records, and what lasts: the environment is the child's, and need not tell.
+    pub(crate) records: Option<PathBuf>,
+    pub(crate) lasting: Option<PathBuf>,
+    /// Times are in milliseconds.
+    pub(crate) eof_grace: u64,
+    pub(crate) term_grace: u64,
+    pub(crate) isolate: bool,
+    pub(crate) session: Option<String>,
+    pub(crate) labels: Labels,
+    pub(crate) slot: Option<SlotCharge>,
+}
+
+/// The slot that it needs.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct SlotCharge {
+    pub(crate) name: String,
+    pub(crate) if_taken: String,
+    pub(crate) timeout: Option<u64>,
+}
+
+/// How a guard is started, before its charge and the command.
+pub(crate) fn call() -> Result<(PathBuf, &'static str), Error> {
+    if IS_OWN.load(Ordering::Relaxed) {
+        // Also when the file was replaced meanwhile.
+        return Ok((PathBuf::from("/proc/self/exe"), CALL));
+    }
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&paths).map(|path| path.join("nostray")).find(|path| is_executable(path));
+    let late = CAME_LATE.load(Ordering::Relaxed);
+    found.map(|program| (program, CALL)).ok_or(if late { Error::LateGuard } else { Error::NoGuard })
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+fn guard(words: &[OsString]) -> u8 {
+    let Some((charge, command)) = words.split_first() else { return OWN_FAILURE };
+    let charge: Charge = match serde_json::from_slice(charge.as_bytes()) {
+        Ok(charge) => charge,
+        Err(error) => {
+            write_to_stderr_at_once(&format!("nostray: not the charge of a guard: {error}\n"));
+            return OWN_FAILURE;
+        }
+    };
+    let news = charge.news.clone();
+    let host = Outbox::to(&news);
+    let code = keep(charge, command.to_vec()).unwrap_or_else(|why| {
+        host.tell(&News::Failed(why.clone()));
+        write_to_stderr_at_once(&format!("nostray: {why}\n"));
+        OWN_FAILURE
+    });
+    host.tell(&News::Over(code));
+    Gate::wait_until_open(&news);
+    code
+}
+
+fn keep(charge: Charge, command: Vec<OsString>) -> Result<u8, String> {
+    let time = Duration::from_millis;
+    Place::are_given(charge.records.as_deref(), charge.lasting.as_deref());
+    let id: PenId = charge.id.parse()?;
+    let spec = Spec {
+        graces: Graces::new(time(charge.eof_grace), time(charge.term_grace)),
+        isolation: if charge.isolate { Isolation::Pid } else { Isolation::None },
+        ..Spec::new(command)
+    };
+    let wish = match charge.slot {
+        None => None,
+        Some(slot) => Some(Wish {
+            slot: slot.name.parse()?,
+            if_taken: match slot.if_taken.as_str() {
+                "fail" => nostray_slot::IfTaken::Fail,
+                "replace" => nostray_slot::IfTaken::Replace,
+                _ => nostray_slot::IfTaken::Wait,
+            },
+            wait_timeout: slot.timeout.map(time),
+            max_handovers: MAX_HANDOVERS,
+            command: masked(&spec.command),
+            session: charge.session.clone(),
+        }),
+    };
+    let slot = wish.as_ref().map(|wish| wish.slot.to_string());
+    let passport = Passport { session: charge.session, labels: charge.labels, slot, sweep: true };
+    let witness: Box<dyn Witness> = Box::new(Teller::new(Box::new(RecordKeeper::new(passport)), &charge.news));
+    let ended = match wish {
+        Some(wish) => nostray_slot::run(&spec, id, witness, wish),
+        None => nostray_pen::run(&spec, id, witness),
+    };
+    ended.map_err(|error| error.to_string())
+}

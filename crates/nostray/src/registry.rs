@@ -1,0 +1,289 @@
+//! Every child on record: of this program, of other hosts, and of `nostray` on the command line.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use futures_core::Stream;
+
+use nostray_pen::Ask;
+use nostray_registry::{Entry, Journal, Outcome, Pen, Place, Policy, census, sweep};
+use nostray_sys::Pidfd;
+use nostray_sys::identity::Identity;
+use nostray_sys::poll::{Until, wait};
+use tokio::time::Sleep;
+
+use crate::spawn::{Number, own_of_session};
+
+/// A child on record.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Child {
+    /// Its name.
+    pub id: String,
+    /// How far it has come: `starting`, `ready`, `stopping`, `asleep`, `backing-off`, `tripped`; or `orphaned`, if all who kept it are
+    /// dead.
+    pub state: String,
+    /// Its command line, with secrets masked.
+    pub command: Vec<String>,
+    /// The session that it belongs to.
+    pub session: Option<String>,
+    /// What was attached to it.
+    pub labels: BTreeMap<String, String>,
+    /// The slot that it holds.
+    pub slot: Option<String>,
+    /// The process that started it.
+    pub host: Option<i32>,
+    /// Its own process.
+    pub pid: Option<i32>,
+    /// The processes of its tree.
+    pub tree: Vec<i32>,
+    /// Bytes of memory that its tree uses.
+    pub memory: u64,
+    pen: Pen,
+}
+
+/// Something that happened to a child, as the journal tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Change {
+    /// The child.
+    pub id: String,
+    /// Milliseconds of Unix time.
+    pub time: u64,
+    /// What happened, in one word: `started`, `ready`, `stopping`, `exited`, `empty` and so on.
+    pub event: String,
+    /// The same as JSON, with all that is known of it.
+    pub detail: serde_json::Value,
+}
+
+/// How to end what dead owners have left.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SweepPolicy {
+    /// Only look.
+    pub dry_run: bool,
+    /// No more time than this for all of it.
+    pub budget: Duration,
+}
+
+impl Default for SweepPolicy {
+    fn default() -> Self {
+        Self { dry_run: false, budget: Policy::thorough().budget }
+    }
+}
+
+impl SweepPolicy {
+    /// Only looks.
+    #[must_use]
+    pub fn dry_run() -> Self {
+        Self { dry_run: true, ..Self::default() }
+    }
+}
+
+/// What came of one dead owner's child.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Swept {
+    /// Its name.
+    pub id: String,
+    /// The processes that were left.
+    pub found: Vec<i32>,
+    /// How many still are.
+    pub left: usize,
+}
+
+/// Every child on record. A directory is read; there is no server, and nothing to be opened.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct Registry;
+
+/// How often to look what has happened.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a child may take beyond what it was promised.
+const MARGIN: Duration = Duration::from_secs(15);
+
+impl Registry {
+    /// The one of this user.
+    #[must_use]
+    pub fn new() -> Self {
+        Self
+    }
+
+    /// Every child on record. What cannot be read is left out; `nostray ps` says why.
+    #[must_use]
+    pub fn list(&self) -> Vec<Child> {
+        census().into_iter().filter_map(child).collect()
+    }
+
+    /// Those of a session.
+    #[must_use]
+    pub fn active_for_session(&self, key: &str) -> Vec<Child> {
+        let belongs = |child: &Child| {
+            let record = child.pen.record.as_ref();
+            let leases = record.iter().flat_map(|record| &record.shared).flat_map(|shared| &shared.leases);
+            child.session.as_deref() == Some(key)
+                || leases.into_iter().any(|lease| lease.session.as_deref() == Some(key))
+        };
+        self.list().into_iter().filter(belongs).collect()
+    }
+
+    /// Ends all that belongs to a session, politely, and waits until nothing is left of it: for a closed connection, for a request to
+    /// close a session, and for the shutdown of a server. Of a child that several sessions share, only this one's hold ends. Returns
+    /// the names of those that did not end.
+    pub fn close_session(&self, key: &str) -> Vec<String> {
+        self.close_session_before(key, None)
+    }
+
+    /// The same, but of the pens of this process only those that were started before this one.
+    pub(crate) fn close_session_before(&self, key: &str, before: Option<Number>) -> Vec<String> {
+        let begun = Instant::now();
+        let mut asked = Vec::new();
+        let on_record = self.active_for_session(key);
+        // One of ours that is just being started is not there yet.
+        let (ours, later): (Vec<_>, Vec<_>) =
+            own_of_session(key).into_iter().partition(|own| before.is_none_or(|before| own.number < before));
+        for own in ours {
+            if on_record.iter().all(|child| child.id != own.id) && nostray_pen::ask(&own.front, Ask::Stop).is_ok() {
+                asked.push((own.id, vec![own.front], own.promised));
+            }
+        }
+        for child in on_record.into_iter().filter(|child| later.iter().all(|own| own.id != child.id)) {
+            let Ok(record) = &child.pen.record else { continue };
+            match &record.shared {
+                Some(shared) => {
+                    let ours = shared.leases.iter().filter(|lease| lease.session.as_deref() == Some(key));
+                    for front in ours.filter_map(|lease| lease.front.identity()).filter_map(Identity::open) {
+                        nostray_pen::ask(&front, Ask::Stop).ok();
+                        asked.push((child.id.clone(), vec![Arc::new(front)], Duration::ZERO));
+                    }
+                }
+                None => {
+                    let keepers = record.keepers().into_iter().filter_map(Identity::open).map(Arc::new).collect();
+                    let promised = Duration::from_millis(record.eof_grace.saturating_add(record.term_grace));
+                    if child.pen.ask(Ask::Stop) {
+                        asked.push((child.id.clone(), keepers, promised));
+                    }
+                }
+            }
+        }
+        let still = |(id, handles, promised): (String, Vec<Arc<Pidfd>>, Duration)| {
+            // A promise that no clock can keep was none of ours.
+            let deadline = begun.checked_add(promised.saturating_add(MARGIN)).unwrap_or(begun + MARGIN);
+            (!have_ended(handles, deadline)).then_some(id)
+        };
+        asked.into_iter().filter_map(still).collect()
+    }
+
+    /// Ends what dead owners have left behind, and nothing else.
+    pub fn sweep(&self, policy: &SweepPolicy) -> Vec<Swept> {
+        let policy = Policy { dry_run: policy.dry_run, budget: policy.budget, ..Policy::thorough() };
+        let numbers = |found: Vec<nostray_registry::Found>| -> Vec<i32> {
+            found.into_iter().map(|found| found.process.pid.as_raw_nonzero().get()).collect()
+        };
+        let swept = sweep(&policy).into_iter().filter_map(|swept| match swept.outcome {
+            Outcome::Survivors { found, left } => Some(Swept { id: swept.id, found: numbers(found), left }),
+            _ => None,
+        });
+        swept.collect()
+    }
+
+    /// What happens from now on. Dropping it ends it.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        // Before the first child ever there is nothing to follow, and it will be there.
+        Place::for_writing().ok();
+        let followers = Place::all().iter().map(|place| Journal::at(place).follow()).collect();
+        Watch { followers, ready: Vec::new(), pause: None }
+    }
+}
+
+/// What happens to children, as it happens.
+#[derive(Debug)]
+pub struct Watch {
+    followers: Vec<nostray_registry::Follower>,
+    ready: Vec<Change>,
+    /// Until the next look.
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl Watch {
+    /// The next change. In a runtime.
+    pub async fn next(&mut self) -> Change {
+        std::future::poll_fn(|context| self.poll(context)).await
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Change> {
+        loop {
+            if let Some(change) = self.try_next() {
+                return Poll::Ready(change);
+            }
+            // A file that others add to has no event that all systems know; a tenth of a second is soon enough for a person.
+            let pause = self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(LOOK)));
+            ready!(pause.as_mut().poll(context));
+            self.pause = None;
+        }
+    }
+
+    /// The next change, if there is one now.
+    pub fn try_next(&mut self) -> Option<Change> {
+        if self.ready.is_empty() {
+            let entries = self.followers.iter_mut().flat_map(nostray_registry::Follower::more);
+            self.ready = entries.map(change).collect();
+            self.ready.reverse();
+        }
+        self.ready.pop()
+    }
+}
+
+/// It has no end.
+impl Stream for Watch {
+    type Item = Change;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Change>> {
+        self.poll(context).map(Some)
+    }
+}
+
+fn change(entry: Entry) -> Change {
+    let detail = serde_json::to_value(&entry).unwrap_or_default();
+    let event = detail["event"].as_str().unwrap_or_default().to_owned();
+    Change { id: entry.id, time: entry.time, event, detail }
+}
+
+fn child(pen: Pen) -> Option<Child> {
+    let record = pen.record.as_ref().ok()?;
+    let tally = pen.tally();
+    let number = |process: Option<nostray_registry::Process>| process.map(|process| process.pid);
+    Some(Child {
+        id: pen.id.clone(),
+        state: if pen.owner_alive { record.state.word() } else { "orphaned" }.to_owned(),
+        command: record.command.clone(),
+        session: record.session.clone(),
+        labels: record.labels.clone(),
+        slot: record.slot.clone(),
+        host: number(record.host),
+        pid: number(record.child),
+        tree: pen.tree.iter().map(|stat| stat.pid.as_raw_nonzero().get()).collect(),
+        memory: tally.memory,
+        pen,
+    })
+}
+
+fn have_ended(mut handles: Vec<Arc<Pidfd>>, deadline: Instant) -> bool {
+    while !handles.is_empty() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let events: Vec<_> = handles.iter().map(|handle| (handle.as_fd(), Until::Readable)).collect();
+        let ended = wait(&events, Some(left)).unwrap_or_default();
+        if !ended.contains(&true) {
+            return false;
+        }
+        let mut ended = ended.into_iter();
+        handles.retain(|_| !ended.next().unwrap_or(false));
+    }
+    true
+}

@@ -1,0 +1,247 @@
+//! Starting a guard with a child, from a program with any number of threads: by `posix_spawn`, which costs the same however much memory
+//! the host has, and leaves nothing of the host's changed.
+
+use std::os::fd::OwnedFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use nostray_pen::{Ask, Graces, PenId, ask};
+use nostray_registry::{Labels, Place, is_on_record, sweep_pen};
+use nostray_sys::Pidfd;
+use nostray_sys::process::{Ended, Pid, reap_child};
+
+use crate::guard::{Charge, SlotCharge, call};
+use crate::news::{Gate, Inbox, Told};
+use crate::{Error, Exit, IfTaken, Spec, Stdio};
+
+/// A guard that was started. Whoever has it sees to it that it is reaped.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) id: PenId,
+    pid: Pid,
+    pub(crate) handle: Arc<Pidfd>,
+    pub(crate) graces: Graces,
+    /// Whether the end of its input is ours to say.
+    pub(crate) is_piped: bool,
+    place: Option<Place>,
+    inbox: Inbox,
+    told: Told,
+    front: Option<Front>,
+    /// The process that has started it. One that was forked from that has a copy of this, and nothing to say.
+    maker: u32,
+}
+
+/// A pen of this process that belongs to a session. It is not on record before its guard has come that far, and must be found all the
+/// same.
+#[derive(Debug)]
+struct OfSession {
+    session: String,
+    id: PenId,
+    /// Gone when nothing is left of the pen, or nobody of this process sees to it any more.
+    handle: Weak<Pidfd>,
+    promised: Duration,
+    number: Number,
+}
+
+/// Counts the pens of this process, to know which were there before something happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Number(u64);
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+impl Number {
+    /// That of the next pen.
+    pub(crate) fn next() -> Self {
+        Self(NEXT.load(Ordering::SeqCst))
+    }
+}
+
+/// One that is still there.
+#[derive(Debug)]
+pub(crate) struct Own {
+    pub(crate) id: String,
+    pub(crate) front: Arc<Pidfd>,
+    /// How long its end may take.
+    pub(crate) promised: Duration,
+    pub(crate) number: Number,
+}
+
+static OF_SESSIONS: Mutex<Vec<OfSession>> = Mutex::new(Vec::new());
+
+/// The pens of this process that belong to a session.
+pub(crate) fn own_of_session(key: &str) -> Vec<Own> {
+    let all = OF_SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    let ours = all.iter().filter(|pen| pen.session == key);
+    let own = |pen: &OfSession| {
+        Some(Own { id: pen.id.to_string(), front: pen.handle.upgrade()?, promised: pen.promised, number: pen.number })
+    };
+    ours.filter_map(own).collect()
+}
+
+/// How the front has ended.
+#[derive(Debug, Clone, Copy)]
+enum Front {
+    Reaped(Ended),
+    /// Somebody who waits for all children of the host has reaped it. That is his affair, but then its code is lost.
+    Lost,
+}
+
+/// Our ends of the child's streams.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    pub(crate) stdin: Option<OwnedFd>,
+    pub(crate) stdout: Option<OwnedFd>,
+    pub(crate) stderr: Option<OwnedFd>,
+}
+
+pub(crate) fn start(spec: &Spec) -> Result<(Started, Ends), Error> {
+    let (program, word) = call()?;
+    let number = Number(NEXT.fetch_add(1, Ordering::SeqCst));
+    let id = PenId::new();
+    let name = format!("nostray-host-{}-{id}", std::process::id());
+    let inbox = Inbox::open(&name).map_err(Error::during("make a socket"))?;
+    let gate = Gate::shut(&name).map_err(Error::during("make a socket"))?;
+    let place = Place::for_writing().ok();
+    let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let charge = Charge {
+        id: id.to_string(),
+        news: name,
+        records: place.as_ref().map(|place| place.path().to_owned()),
+        lasting: Place::that_lasts().ok().map(|place| place.path().to_owned()),
+        eof_grace: milliseconds(spec.graces.eof()),
+        term_grace: milliseconds(spec.graces.term()),
+        isolate: spec.isolate_pids,
+        session: spec.session.clone(),
+        labels: spec.labels.clone().into_iter().collect::<Labels>(),
+        slot: spec.slot.as_ref().map(|(name, if_taken, timeout)| SlotCharge {
+            name: name.to_string(),
+            if_taken: match if_taken {
+                IfTaken::Wait => "wait",
+                IfTaken::Fail => "fail",
+                IfTaken::Replace => "replace",
+            }
+            .to_owned(),
+            timeout: timeout.map(milliseconds),
+        }),
+    };
+    let charge = serde_json::to_string(&charge)
+        .map_err(|error| Error::System { action: "write the guard's charge", error: error.into() })?;
+    let mut command = Command::new(&program);
+    command.arg(word).arg(charge).args(&spec.command);
+    if spec.without_environment {
+        command.env_clear();
+    }
+    for (name, value) in &spec.environment {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    if let Some(directory) = &spec.directory {
+        command.current_dir(directory);
+    }
+    let stream = |stdio| match stdio {
+        Stdio::Piped => std::process::Stdio::piped(),
+        Stdio::Inherited => std::process::Stdio::inherit(),
+        Stdio::Null => std::process::Stdio::null(),
+    };
+    command.stdin(stream(spec.streams[0])).stdout(stream(spec.streams[1])).stderr(stream(spec.streams[2]));
+    let failed = |error| Error::Start { program: program.display().to_string(), error };
+    let mut child = command.spawn().map_err(failed)?;
+    let ends = Ends {
+        stdin: child.stdin.take().map(OwnedFd::from),
+        stdout: child.stdout.take().map(OwnedFd::from),
+        stderr: child.stderr.take().map(OwnedFd::from),
+    };
+    // It is behind the gate, so that the number is still its own, whoever waits for all our children.
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Error::NoGuard)?;
+    let handle = Pidfd::open(pid).inspect_err(|_| drop(child.kill().and_then(|()| child.wait()))).map_err(failed)?;
+    drop(gate);
+    let handle = Arc::new(handle);
+    if let Some(session) = spec.session.clone() {
+        let mut all = OF_SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|pen| pen.handle.strong_count() > 0);
+        all.push(OfSession {
+            session,
+            id: id.clone(),
+            handle: Arc::downgrade(&handle),
+            promised: spec.graces.eof() + spec.graces.term(),
+            number,
+        });
+    }
+    let started = Started {
+        id,
+        pid,
+        handle,
+        graces: spec.graces,
+        is_piped: spec.streams[0] == Stdio::Piped,
+        place,
+        inbox,
+        told: Told::default(),
+        front: None,
+        maker: std::process::id(),
+    };
+    Ok((started, ends))
+}
+
+impl Started {
+    /// Asks the guard to end the child.
+    pub(crate) fn ask(&self, what: Ask) {
+        ask(&self.handle, what).ok();
+    }
+
+    /// Whether this process is the one that has started it.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.maker == std::process::id()
+    }
+
+    /// What the guard has told so far.
+    pub(crate) fn told(&mut self) -> &Told {
+        self.inbox.read(&mut self.told);
+        &self.told
+    }
+
+    /// Reaps the front, if it has ended. True if it has.
+    pub(crate) fn reap(&mut self) -> bool {
+        if self.front.is_none() {
+            self.front = match reap_child(self.pid) {
+                Ok(ended) => ended.map(Front::Reaped),
+                Err(_) => self.handle.has_ended().unwrap_or(true).then_some(Front::Lost),
+            };
+        }
+        self.front.is_some()
+    }
+
+    /// Whether nothing may be left: a front that ends by itself has seen that; of one that was killed, the record tells.
+    pub(crate) fn is_gone(&self) -> bool {
+        match self.front {
+            None => false,
+            Some(Front::Reaped(Ended::Exited(_))) => true,
+            Some(Front::Reaped(Ended::Killed(_)) | Front::Lost) => {
+                self.place.as_ref().is_none_or(|place| !is_on_record(place, &self.id.to_string()))
+            }
+        }
+    }
+
+    /// Ends what nobody keeps any more, if all who kept it were killed. It takes its time.
+    pub(crate) fn sweeper(&self) -> impl FnOnce() + Send + 'static {
+        let (place, id) = (self.place.clone(), self.id.to_string());
+        move || {
+            if let Some(place) = place {
+                sweep_pen(&place, &id);
+            }
+        }
+    }
+
+    /// How it ended, once it is gone.
+    pub(crate) fn exit(&mut self) -> Option<Exit> {
+        self.inbox.read(&mut self.told);
+        let front = match self.front? {
+            Front::Reaped(ended) => Some(ended),
+            Front::Lost => self.told.over.map(Ended::Exited),
+        };
+        Some(Exit::new(&self.told, front))
+    }
+}

@@ -1,0 +1,274 @@
+//! What leases and whoever drives the child have in common. The driver is a task of a runtime, and may be gone with it at any moment;
+//! this stays.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::{mpsc, watch};
+
+use super::driver::{self, Command};
+use super::handlers::Handlers;
+use super::spot::{Spot, Tenure};
+use super::subscription::Subscribers;
+use super::{Generation, Table};
+use crate::Spec;
+
+/// More than this of notifications that wait for the child, and no more are taken.
+const MOST_TOLD: usize = 16 << 20;
+
+pub(crate) struct Core {
+    pub(super) key: String,
+    pub(super) spec: Spec,
+    table: Weak<Table>,
+    pub(super) handlers: Handlers,
+    pub(super) subscribers: Subscribers,
+    /// The generation that is ready.
+    pub(super) generation: watch::Sender<Option<Generation>>,
+    /// Where its child lives, and where that of the one before it with this key did.
+    pub(super) spot: Spot,
+    /// Bytes of notifications that wait for the child.
+    told: Arc<AtomicUsize>,
+    shared: Mutex<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    leases: usize,
+    next_lease: u64,
+    next_call: u64,
+    /// While somebody drives the child.
+    commands: Option<mpsc::UnboundedSender<Command>>,
+    /// Which driver that is.
+    shift: u64,
+    /// The last generation that there was.
+    last: u64,
+    /// Its tree, as the spot counts them.
+    tree: Option<u64>,
+    /// It was stopped, or ended for good.
+    over: Option<String>,
+}
+
+/// What a driver has as long as it drives, so that the core learns when it is gone: also when it never began, since its runtime was
+/// about to end.
+#[derive(Debug)]
+pub(super) struct Reins {
+    pub(super) core: Arc<Core>,
+    shift: u64,
+    /// Generations that other drivers had.
+    pub(super) before: u64,
+    /// Generations that there have been.
+    pub(super) last: u64,
+}
+
+impl Drop for Reins {
+    fn drop(&mut self) {
+        self.core.is_undriven(self.shift, self.last);
+    }
+}
+
+/// A notification's part of what waits for the child.
+#[derive(Debug)]
+pub(super) struct Weight(Arc<AtomicUsize>, usize);
+
+impl Drop for Weight {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    pub(super) fn new(key: String, spec: Spec, table: Weak<Table>, spot: Spot) -> Self {
+        Self {
+            key,
+            spec,
+            table,
+            handlers: Handlers::default(),
+            subscribers: Subscribers::default(),
+            generation: watch::Sender::new(None),
+            spot,
+            told: Arc::default(),
+            shared: Mutex::default(),
+        }
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One holder more. Returns its number, and a driver if there is none: see [`Core::driver`].
+    pub(super) fn take(self: &Arc<Self>) -> (u64, Option<impl Future<Output = ()> + Send + use<>>) {
+        let mut shared = self.shared();
+        shared.leases += 1;
+        shared.next_lease += 1;
+        let driver = tell(&shared, Command::Taken).is_err().then(|| self.driver(&mut shared));
+        (shared.next_lease, driver)
+    }
+
+    /// One holder less.
+    pub(super) fn release(self: &Arc<Self>, lease: u64) {
+        // First, so that whatever the driver hands on when it hears of this goes to somebody else.
+        let owned = self.handlers.forget(lease);
+        let is_last = {
+            let mut shared = self.shared();
+            shared.leases = shared.leases.saturating_sub(1);
+            tell(&shared, Command::Released(lease)).is_err() && shared.leases == 0
+        };
+        // Under no lock: handlers may own other leases, of this child too.
+        drop(owned);
+        if is_last {
+            self.tidy();
+        }
+    }
+
+    /// Gives a command to whoever drives the child. If that one's runtime has ended, and there is another one here, that takes over.
+    pub(super) fn command(self: &Arc<Self>, command: Command) -> Result<(), Command> {
+        let mut shared = self.shared();
+        let Err(command) = tell(&shared, command) else { return Ok(()) };
+        if shared.over.is_some() || tokio::runtime::Handle::try_current().is_err() {
+            return Err(command);
+        }
+        let driver = self.driver(&mut shared);
+        tell(&shared, command)?;
+        drop(shared);
+        tokio::spawn(driver);
+        Ok(())
+    }
+
+    /// Gives a command to whoever drives the child, if anybody does.
+    pub(super) fn mention(&self, command: Command) {
+        tell(&self.shared(), command).ok();
+    }
+
+    /// A task that drives the child for all who hold it. To be spawned without any lock: a runtime that is about to end drops it there
+    /// and then.
+    fn driver(self: &Arc<Self>, shared: &mut Shared) -> impl Future<Output = ()> + Send + use<> {
+        let (commands, inbox) = mpsc::unbounded_channel();
+        for _ in 0..shared.leases {
+            commands.send(Command::Taken).ok();
+        }
+        shared.commands = Some(commands);
+        shared.shift += 1;
+        let (shift, last) = (shared.shift, shared.last);
+        driver::run(Reins { core: self.clone(), shift, before: last, last }, inbox)
+    }
+
+    /// A number for a call, unlike any other.
+    pub(super) fn number(&self) -> u64 {
+        let mut shared = self.shared();
+        shared.next_call += 1;
+        shared.next_call
+    }
+
+    /// Room for a notification of so many bytes, if there is.
+    pub(super) fn room_for(&self, bytes: usize) -> Option<Weight> {
+        let add = |told: usize| (told == 0 || told + bytes <= MOST_TOLD).then_some(told + bytes);
+        self.told.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        Some(Weight(self.told.clone(), bytes))
+    }
+
+    /// The driver wants to end. It may not if somebody has told it something meanwhile; otherwise the next one to come needs another
+    /// driver, from this moment on.
+    pub(super) fn may_end(&self, reins: &Reins, inbox: &mpsc::UnboundedReceiver<Command>) -> bool {
+        let mut shared = self.shared();
+        let may = inbox.is_empty() && (shared.leases == 0 || shared.over.is_some());
+        if may && shared.shift == reins.shift {
+            shared.commands = None;
+            shared.last = reins.last;
+        }
+        may
+    }
+
+    /// A driver is gone.
+    fn is_undriven(&self, shift: u64, last: u64) {
+        let is_over = {
+            let mut shared = self.shared();
+            shared.last = shared.last.max(last);
+            // Another one may have taken over since.
+            if shared.shift == shift {
+                shared.commands = None;
+                self.generation.send_replace(None);
+            }
+            shared.over.is_some() && shared.commands.is_none()
+        };
+        if is_over {
+            self.has_ended();
+        }
+        self.tidy();
+    }
+
+    /// No child will ever ask or tell anything again. Handlers that own their own lease, and would keep it for ever, end here.
+    fn has_ended(&self) {
+        drop(self.handlers.forget_all());
+        self.subscribers.end();
+    }
+
+    /// Lets the supervisor forget the key, if nobody holds it and nothing is left.
+    pub(super) fn tidy(&self) {
+        if let Some(table) = self.table.upgrade() {
+            table.tidy(&self.key);
+        }
+    }
+
+    /// Its next child may be started now, unless something is left of another one.
+    pub(super) fn take_spot(&self) -> Option<Tenure> {
+        let tenure = self.spot.take()?;
+        self.shared().tree = Some(tenure.tree);
+        Some(tenure)
+    }
+
+    /// It never comes back.
+    pub(super) fn is_over_because(&self, why: &str) {
+        self.shared().over.get_or_insert_with(|| why.to_owned());
+    }
+
+    /// Why it never comes back, if it does not.
+    pub(super) fn why_over(&self) -> Option<String> {
+        self.shared().over.clone()
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.shared().over.is_some()
+    }
+
+    pub(super) fn is_forgettable(&self) -> bool {
+        let shared = self.shared();
+        shared.leases == 0 && shared.commands.is_none() && self.spot.is_free()
+    }
+
+    /// Whoever takes the key from now on gets another child, and waits for the end of this one.
+    pub(super) fn stop(&self) {
+        let is_undriven = {
+            let mut shared = self.shared();
+            shared.over.get_or_insert_with(|| "the supervisor was shut down".to_owned());
+            tell(&shared, Command::Stop).is_err()
+        };
+        if is_undriven {
+            self.has_ended();
+        }
+    }
+
+    /// Waits until nothing is left of it.
+    pub(super) async fn gone(&self) {
+        let (commands, before) = (self.shared().commands.clone(), self.spot.taken_by());
+        if let Some(commands) = commands {
+            commands.closed().await;
+        }
+        // Whoever took the key meanwhile may have started another one, which is not waited for.
+        let own = self.shared().tree;
+        self.spot.left_by(before).await;
+        self.spot.left_by(own).await;
+    }
+}
+
+fn tell(shared: &Shared, command: Command) -> Result<(), Command> {
+    match &shared.commands {
+        Some(commands) => commands.send(command).map_err(|error| error.0),
+        None => Err(command),
+    }
+}

@@ -1,0 +1,560 @@
+//! Whoever drives a child: a task that performs what the machine says, and carries messages. It holds no lease. If its runtime goes, it
+//! goes, and the child with it; the next one who wants something starts another driver, which starts nothing before that child is gone.
+
+mod serving;
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use nostray_supervise::{
+    Action, Cause, Generation as Number, Machine, MachineEvent as Event, Policy, State, Tail, Timers, Why,
+};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use super::Generation;
+use super::core::{Reins, Weight};
+use super::handlers::HandlerError;
+use super::live::{Due, Heard, Live, Stir};
+use super::wire;
+use crate::{CallError, Cause as Why_, Exit, Handshake};
+use serving::Served;
+
+/// So long in *ready*, and earlier failures are forgotten.
+const SUSTAINED: Duration = Duration::from_secs(30);
+/// More than this on its way to the child, and calls wait.
+const ENOUGH: usize = 4 << 20;
+
+/// What a driver is told.
+#[derive(Debug)]
+pub(super) enum Command {
+    Taken,
+    Released(u64),
+    Call(Call),
+    Notify { line: Vec<u8>, weight: Weight },
+    Cancel(u64),
+    Ready(oneshot::Sender<Result<Generation, CallError>>),
+    Restart,
+    Stop,
+}
+
+/// A call of somebody's.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) id: u64,
+    pub(super) method: String,
+    pub(super) params: Box<RawValue>,
+    pub(super) answer: Answer,
+}
+
+type Answer = oneshot::Sender<Result<Box<RawValue>, CallError>>;
+
+/// What waits for a child.
+enum Waiting {
+    Call(Call),
+    Notification { line: Vec<u8>, _weight: Weight },
+}
+
+struct Driver {
+    reins: Reins,
+    machine: Machine,
+    timers: Timers,
+    began: Instant,
+    live: Option<Live>,
+    /// A start that waits until nothing is left of what another driver had.
+    starting: Option<Number>,
+    waiting: VecDeque<Waiting>,
+    /// Those who wait for a child that is ready.
+    hoping: Vec<oneshot::Sender<Result<Generation, CallError>>>,
+    flights: HashMap<u64, Answer>,
+    serving: HashMap<tokio::task::Id, Served>,
+    handlers: JoinSet<Result<Value, HandlerError>>,
+    /// Nobody holds the child any more, but it is kept until then.
+    linger: Option<Instant>,
+    is_busy: bool,
+    tail: Tail,
+    /// How the last child ended.
+    epitaph: Option<String>,
+    was_ready: bool,
+    luck: u64,
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        for (_, answer) in self.flights.drain() {
+            answer.send(Err(CallError::CutOff("the runtime that kept it has ended".to_owned()))).ok();
+        }
+        if let Some(Live { pen, tenure, .. }) = self.live.take() {
+            let core = self.reins.core.clone();
+            pen.see_off(Box::new(move || {
+                drop(tenure);
+                core.tidy();
+            }));
+        }
+    }
+}
+
+pub(super) async fn run(reins: Reins, mut inbox: mpsc::UnboundedReceiver<Command>) {
+    let keeping = reins.core.spec.keeping.clone();
+    let policy = Policy {
+        respawn: keeping.respawn,
+        backoff: keeping.backoff,
+        max_failures: keeping.max_failures,
+        sustained: SUSTAINED,
+        hibernate: keeping.hibernate,
+        max_age: keeping.max_age,
+        start_timeout: keeping.start_timeout,
+        on_demand: false,
+    };
+    let mut driver = Driver {
+        was_ready: reins.before > 0,
+        reins,
+        machine: Machine::new(policy),
+        timers: Timers::default(),
+        began: Instant::now(),
+        live: None,
+        starting: None,
+        waiting: VecDeque::new(),
+        hoping: Vec::new(),
+        flights: HashMap::new(),
+        serving: HashMap::new(),
+        handlers: JoinSet::new(),
+        linger: None,
+        is_busy: false,
+        tail: Tail::default(),
+        epitaph: None,
+        luck: nostray_sys::process::random() | 1,
+    };
+    driver.drive_on(&mut inbox).await;
+}
+
+/// What has happened.
+enum Happened {
+    Command(Option<Command>),
+    Stir(Stir),
+    NothingLeft,
+    Handled(tokio::task::Id, Result<Value, HandlerError>),
+    Time,
+}
+
+impl Driver {
+    async fn drive_on(&mut self, inbox: &mut mpsc::UnboundedReceiver<Command>) {
+        loop {
+            self.do_what_is_due();
+            if self.is_idle() && self.reins.core.may_end(&self.reins, inbox) {
+                return;
+            }
+            match self.next(inbox).await {
+                Happened::Command(Some(command)) => self.on_command(command),
+                Happened::Command(None) => return, // nobody can tell anything any more
+                Happened::Stir(stir) => self.on_stir(stir),
+                Happened::NothingLeft => self.start_now(),
+                Happened::Handled(task, result) => self.on_handled(task, result),
+                Happened::Time => {}
+            }
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.live.is_none()
+            && self.starting.is_none()
+            && self.machine.state().live().is_none()
+            && self.linger.is_none()
+    }
+
+    /// Waits for the next thing to happen. A child that never stops talking must not keep anybody else from being heard, so all of
+    /// them have the same chance.
+    async fn next(&mut self, inbox: &mut mpsc::UnboundedReceiver<Command>) -> Happened {
+        let deadline = self.deadline();
+        let Self { live, tail, starting, reins, handlers, .. } = self;
+        let of_child = async {
+            match live {
+                None => std::future::pending().await,
+                Some(live) => live.next(tail).await,
+            }
+        };
+        let nothing_left = async {
+            match starting {
+                None => std::future::pending().await,
+                Some(_) => reins.core.spot.left_by(reins.core.spot.taken_by()).await,
+            }
+        };
+        let time = async {
+            match deadline {
+                None => std::future::pending().await,
+                Some(at) => tokio::time::sleep_until(at.into()).await,
+            }
+        };
+        let handled = async {
+            match handlers.join_next_with_id().await {
+                Some(Ok((task, result))) => (task, result),
+                Some(Err(error)) => {
+                    (error.id(), Err(HandlerError::new(-32603, "whoever handled it has panicked or is gone")))
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            stir = of_child => Happened::Stir(stir),
+            command = inbox.recv() => Happened::Command(command),
+            (task, result) = handled => Happened::Handled(task, result),
+            () = nothing_left => Happened::NothingLeft,
+            () = time => Happened::Time,
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let timer = self.timers.next().map(|at| self.began + at);
+        let of_child = self.live.as_ref().and_then(Live::deadline);
+        [timer, of_child, self.linger].into_iter().flatten().min()
+    }
+
+    fn do_what_is_due(&mut self) {
+        let now = Instant::now();
+        while let Some(timer) = self.timers.fired(self.now()) {
+            self.drive(Event::Fired(timer));
+        }
+        if self.linger.take_if(|at| *at <= now).is_some() {
+            self.drive(Event::Released);
+        }
+        let eof = self.reins.core.spec.graces.eof();
+        if let Some(live) = &mut self.live {
+            let number = live.number;
+            match live.do_what_is_due(eof) {
+                Some(Due::Gone(exit)) => self.on_gone(&exit),
+                Some(Due::Dead) => self.drive(Event::Died(number, Cause("its output has ended".to_owned()))),
+                None => {}
+            }
+        }
+        let is_busy = !self.flights.is_empty() || self.live.as_ref().is_some_and(|live| live.greeting.is_some());
+        if is_busy {
+            self.timers.asked(self.now());
+        }
+        if std::mem::replace(&mut self.is_busy, is_busy) != is_busy {
+            if let Some(live) = self.live.as_mut().filter(|live| !is_busy && live.lines.is_large()) {
+                live.lines.tidy();
+            }
+            if !self.machine.takes_note(is_busy) {
+                self.drive(if is_busy { Event::Busy } else { Event::Quiet });
+            }
+        }
+    }
+
+    /// Lets the machine take something in, and does what it says.
+    fn drive(&mut self, event: Event) {
+        self.luck = self.luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let luck = (self.luck >> 11) as f64 / (1u64 << 53) as f64;
+        let now = self.now();
+        let actions = self.machine.on(event, now, luck);
+        self.reins.last = self.reins.before + self.machine.generation().0;
+        let ready = match self.machine.state() {
+            State::Ready { generation, .. } => Some(Generation(self.reins.before + generation.0)),
+            _ => None,
+        };
+        // Before anything else, so that whoever is told that the child is gone does not find it there.
+        let is_news = self.reins.core.generation.send_if_modified(|told| std::mem::replace(told, ready) != ready);
+        for action in actions {
+            match action {
+                Action::Start(number) => {
+                    self.starting = Some(number);
+                    self.start_now();
+                }
+                Action::TearDown(_, why) => self.tear_down(why),
+                Action::CutOff(cause) => self.cut_off(&cause),
+                Action::Refuse(cause) => self.refuse(&cause),
+                Action::Arm(timer, after) => self.timers.arm(timer, after, now),
+                Action::Disarm(timer) => self.timers.disarm(timer),
+            }
+        }
+        if *self.machine.state() == State::Ended {
+            self.core_is_over();
+        }
+        if let Some(ready) = ready.filter(|_| is_news) {
+            self.hoping.drain(..).for_each(|hoping| drop(hoping.send(Ok(ready))));
+            if std::mem::replace(&mut self.was_ready, true) {
+                self.reins.core.handlers.tell(ready);
+            }
+        }
+    }
+
+    /// It never comes back: because somebody has stopped it, or because of how it ended.
+    fn core_is_over(&mut self) {
+        let why = self.epitaph.take().unwrap_or_else(|| "it was stopped".to_owned());
+        self.reins.core.is_over_because(&why);
+        self.refuse(&Cause(self.reins.core.why_over().unwrap_or(why)));
+    }
+
+    /// Starts the child that is to be started, as soon as nothing is left of what another driver had.
+    fn start_now(&mut self) {
+        let Some(number) = self.starting else { return };
+        if *self.machine.state() != State::Starting(number) {
+            self.starting = None;
+            return self.drive(Event::Emptied(number, Why::Released.cause()));
+        }
+        let Some(tenure) = self.reins.core.take_spot() else { return };
+        self.starting = None;
+        self.tail.clear();
+        match Live::start(number, tenure, &self.reins.core.spec) {
+            Ok(live) => {
+                self.live = Some(live);
+                self.go_on_with_handshake();
+            }
+            Err(error) => self.has_ended(number, Cause(error.to_string()), true),
+        }
+    }
+
+    fn tear_down(&mut self, why: Why) {
+        if let Some(number) = self.starting.take() {
+            return self.drive(Event::Emptied(number, why.cause())); // it is not there yet
+        }
+        let eof = self.reins.core.spec.graces.eof();
+        if let Some(live) = &mut self.live {
+            live.silent_at = Some(Instant::now() + eof);
+        }
+    }
+
+    /// Everything that is in flight has failed.
+    fn cut_off(&mut self, cause: &Cause) {
+        let why = self.with_tail(cause);
+        for (_, answer) in self.flights.drain() {
+            answer.send(Err(CallError::CutOff(why.clone()))).ok();
+        }
+        self.serving.drain().for_each(|(_, served)| served.abort.abort());
+    }
+
+    /// Everything that waits has failed.
+    fn refuse(&mut self, cause: &Cause) {
+        let why = self.with_tail(cause);
+        for waiting in self.waiting.drain(..) {
+            if let Waiting::Call(call) = waiting {
+                call.answer.send(Err(CallError::Refused(why.clone()))).ok();
+            }
+        }
+        self.hoping.drain(..).for_each(|hoping| drop(hoping.send(Err(CallError::Refused(why.clone())))));
+    }
+
+    /// Why, with the last that the child wrote to its standard error.
+    fn with_tail(&mut self, cause: &Cause) -> String {
+        let why = in_our_words(cause);
+        match self.tail.lines().last() {
+            // What nostray itself wrote there says the same.
+            Some(last) if !last.contains(&why) => format!("{why} (its last words: {last})"),
+            _ => why,
+        }
+    }
+
+    fn on_command(&mut self, command: Command) {
+        match command {
+            Command::Taken => {
+                // The last one to go has been waited for: it is as if it had not gone.
+                if self.linger.take().is_none() {
+                    self.drive(Event::Taken);
+                }
+            }
+            Command::Released(lease) => {
+                self.hand_on(lease);
+                let linger = self.reins.core.spec.keeping.linger;
+                let is_there = matches!(self.machine.state(), State::Starting(_) | State::Ready { .. });
+                if self.machine.holders() == 1 && !linger.is_zero() && is_there && self.live.is_some() {
+                    self.linger = Instant::now().checked_add(linger);
+                } else {
+                    self.drive(Event::Released);
+                }
+            }
+            Command::Call(call) => {
+                self.waiting.push_back(Waiting::Call(call));
+                self.wake();
+            }
+            Command::Notify { line, weight } => {
+                self.waiting.push_back(Waiting::Notification { line, _weight: weight });
+                self.wake();
+            }
+            Command::Cancel(id) => {
+                self.waiting.retain(|waiting| !matches!(waiting, Waiting::Call(call) if call.id == id));
+                if self.flights.remove(&id).is_some()
+                    && let Some(live) = &mut self.live
+                {
+                    live.say(&wire::cancelled(id));
+                }
+            }
+            Command::Ready(answer) => match self.machine.state() {
+                State::Ready { generation, .. } => {
+                    answer.send(Ok(Generation(self.reins.before + generation.0))).ok();
+                }
+                _ => {
+                    self.hoping.retain(|hoping| !hoping.is_closed());
+                    self.hoping.push(answer);
+                    self.wake();
+                }
+            },
+            Command::Restart => self.drive(Event::Restart),
+            Command::Stop => {
+                self.linger = None;
+                self.drive(Event::Stop);
+                self.refuse(&Why::Stop.cause());
+            }
+        }
+    }
+
+    /// Something waits for the child.
+    fn wake(&mut self) {
+        match self.machine.state() {
+            State::Ended => self.core_is_over(),
+            State::Stopping { why: Why::Stop, .. } => self.refuse(&Why::Stop.cause()),
+            _ => {
+                self.drive(Event::Demanded);
+                self.say_what_waits();
+            }
+        }
+    }
+
+    /// As much as the child takes. The rest waits here, where it can be taken back.
+    fn say_what_waits(&mut self) {
+        let is_there = matches!(self.machine.state(), State::Starting(_) | State::Ready { .. });
+        let can_hear = |live: &&mut Live| is_there && live.is_greeted && live.stdout.is_some();
+        let Some(live) = self.live.as_mut().filter(can_hear) else { return };
+        while live.out.len() < ENOUGH
+            && let Some(waiting) = self.waiting.pop_front()
+        {
+            match waiting {
+                Waiting::Call(call) => {
+                    live.say(&wire::request(call.id, &call.method, &call.params));
+                    self.flights.insert(call.id, call.answer);
+                }
+                Waiting::Notification { line, .. } => live.say(&line),
+            }
+        }
+    }
+
+    /// Says the next word of the handshake, or that it is over.
+    fn go_on_with_handshake(&mut self) {
+        let Some(live) = self.live.as_mut().filter(|live| !live.is_greeted) else { return };
+        if let Some((method, params)) = live.handshake.pop_front() {
+            let id = self.reins.core.number();
+            live.greeting = Some(id);
+            live.say(&wire::request(id, &method, &raw(&params)));
+            return;
+        }
+        live.is_greeted = true;
+        let handshake = &self.reins.core.spec.keeping.handshake;
+        let was_asked = matches!(handshake, Handshake::Messages { .. });
+        if let Handshake::Messages { notifications, .. } = handshake {
+            for (method, params) in notifications {
+                live.say(&wire::notification(method, &raw(params)));
+            }
+        }
+        let number = live.number;
+        if was_asked {
+            self.drive(Event::Answered(number));
+        }
+        self.say_what_waits();
+    }
+
+    fn on_stir(&mut self, stir: Stir) {
+        let Some(live) = &mut self.live else { return };
+        match stir {
+            Stir::Output(count) => live.hear(count).into_iter().for_each(|heard| self.on_heard(heard)),
+            Stir::OutputEnded => {
+                let last = live.is_mute(self.reins.core.spec.graces.eof());
+                last.into_iter().for_each(|heard| self.on_heard(heard));
+            }
+            Stir::FrontEnded => live.front_ended = true,
+            Stir::Gone(exit) => live.is_gone(exit),
+            Stir::Written => self.say_what_waits(),
+            Stir::Errors => {}
+        }
+    }
+
+    fn on_heard(&mut self, heard: Heard) {
+        match heard {
+            Heard::Answer { id, result } => {
+                let Some(live) = &mut self.live else { return };
+                let number = live.number;
+                if live.greeting.take_if(|greeting| *greeting == id).is_some() {
+                    return match result {
+                        Ok(_) => self.go_on_with_handshake(),
+                        Err(error) => {
+                            self.tail.add(format!("handshake refused: {error}\n").as_bytes());
+                            self.drive(Event::BadStart(number));
+                        }
+                    };
+                }
+                // First, so that whoever has an answer finds the child ready.
+                if *self.machine.state() == State::Starting(number) {
+                    self.drive(Event::Answered(number));
+                }
+                if let Some(answer) = self.flights.remove(&id) {
+                    answer.send(result).ok();
+                }
+            }
+            Heard::Request { id, method, params } => self.serve(id, method, params),
+            Heard::Notification(notification, size) => self.reins.core.subscribers.tell(&notification, size),
+            Heard::TooLong(id) => {
+                self.answer(&id, &Err(HandlerError::new(-32600, "it is longer than max_line allows")));
+            }
+        }
+    }
+
+    /// Nothing is left of it, and all that it said was heard.
+    fn on_gone(&mut self, exit: &Exit) {
+        let Some(live) = self.live.take() else { return };
+        let (number, has_asked) = (live.number, live.has_asked);
+        drop(live);
+        // By `nostray stop`, by the end of its session, by a newcomer to its slot: whoever stops something means it, and a child that
+        // came back at once would be the keep-alive that nobody can end.
+        let is_ours = has_asked || matches!(self.machine.state(), State::Stopping { .. });
+        if matches!(exit.cause, Why_::Asked(_)) && !is_ours {
+            self.reins.core.is_over_because(&exit.cause.to_string());
+            self.linger = None;
+            self.drive(Event::Stop);
+        }
+        let cause = Cause(match &exit.cause {
+            Why_::NotExecuted(why) | Why_::GuardFailed(why) => why.clone(),
+            Why_::SlotTaken => exit.cause.to_string(),
+            _ => format!("the child {exit}"),
+        });
+        let was_started = !matches!(exit.cause, Why_::NotExecuted(_) | Why_::GuardFailed(_) | Why_::SlotTaken);
+        self.has_ended(number, cause, !was_started);
+    }
+
+    /// What could not even be started the first time is not tried again; what ran before may be about to be replaced.
+    fn has_ended(&mut self, number: Number, cause: Cause, was_not_started: bool) {
+        let why = self.with_tail(&cause);
+        if was_not_started {
+            // Nobody was there to hear them, though they were said.
+            for (_, answer) in self.flights.drain() {
+                answer.send(Err(CallError::Refused(why.clone()))).ok();
+            }
+        }
+        self.epitaph = Some(why);
+        // Nobody holds it, so it is not revived, whatever its end was.
+        if self.linger.take().is_some() {
+            self.drive(Event::Released);
+        }
+        if was_not_started && self.reins.before + number.0 == 1 {
+            self.drive(Event::Hopeless(number, cause));
+        } else {
+            self.drive(Event::Emptied(number, cause));
+        }
+        self.epitaph = None;
+    }
+}
+
+/// The machine speaks of options of the command line.
+fn in_our_words(cause: &Cause) -> String {
+    let Cause(text) = cause;
+    if *cause == Why::BadStart.cause() {
+        return "it refused the handshake".to_owned();
+    }
+    text.replace("--max-age", "max_age").replace("--start-timeout", "start_timeout")
+}
+
+fn raw(params: &Value) -> Box<RawValue> {
+    serde_json::value::to_raw_value(params).unwrap_or_default()
+}

@@ -1,0 +1,121 @@
+//! JSON-RPC 2.0 messages, as far as a client needs them.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+/// Something that the child said to nobody in particular.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Notification {
+    /// What it is about.
+    pub method: String,
+    /// What it says.
+    pub params: Value,
+}
+
+/// A message of the child's.
+pub(super) enum Message {
+    Answer { id: u64, result: Result<Box<RawValue>, AnswerError> },
+    Request { id: Value, method: String, params: Value },
+    Notification(Notification),
+}
+
+#[derive(Debug)]
+pub(super) struct AnswerError {
+    pub(super) code: i64,
+    pub(super) message: String,
+    pub(super) data: Option<Value>,
+}
+
+impl AnswerError {
+    /// Whatever it is, it is an error: somebody waits for it.
+    fn new(error: Value) -> Self {
+        let message = match &error["message"] {
+            Value::String(message) => message.clone(),
+            _ => error.to_string(),
+        };
+        Self { code: error["code"].as_i64().unwrap_or_default(), message, data: error.get("data").cloned() }
+    }
+}
+
+#[derive(Deserialize)]
+struct Any {
+    id: Option<Value>,
+    method: Option<String>,
+    params: Option<Value>,
+    result: Option<Box<RawValue>>,
+    error: Option<Value>,
+}
+
+/// What a line says, if it is a message.
+pub(super) fn parse(line: &[u8]) -> Option<Message> {
+    // A list would be taken for the fields of an object in their order.
+    if line.trim_ascii_start().first() != Some(&b'{') {
+        return None;
+    }
+    let any: Any = serde_json::from_slice(line).ok()?;
+    match (any.method, any.id) {
+        (Some(method), Some(id)) => Some(Message::Request { id, method, params: any.params.unwrap_or_default() }),
+        (Some(method), None) => {
+            Some(Message::Notification(Notification { method, params: any.params.unwrap_or_default() }))
+        }
+        (None, Some(id)) => {
+            let result = match (any.error, any.result) {
+                (Some(error), _) => Err(AnswerError::new(error)),
+                (None, Some(result)) => Ok(result),
+                // `"result": null` is read as nothing.
+                (None, None) => Ok(RawValue::from_string("null".to_owned()).ok()?),
+            };
+            Some(Message::Answer { id: id.as_u64()?, result })
+        }
+        (None, None) => None,
+    }
+}
+
+pub(super) fn request(id: u64, method: &str, params: &RawValue) -> Vec<u8> {
+    said(&format!(r#""id":{id},"method":{}"#, Value::from(method)), params)
+}
+
+pub(super) fn notification(method: &str, params: &RawValue) -> Vec<u8> {
+    said(&format!(r#""method":{}"#, Value::from(method)), params)
+}
+
+/// Parameters are passed on as they were written: numbers that a `Value` cannot hold, and the order of their names.
+fn said(what: &str, params: &RawValue) -> Vec<u8> {
+    let params = params.get().trim_ascii();
+    let mut line = Vec::with_capacity(what.len() + params.len() + 40);
+    line.extend_from_slice(br#"{"jsonrpc":"2.0","#);
+    line.extend_from_slice(what.as_bytes());
+    // JSON-RPC knows no parameters that are null.
+    if params != "null" {
+        line.extend_from_slice(br#","params":"#);
+        let begin = line.len();
+        line.extend_from_slice(params.as_bytes());
+        // Between its tokens JSON may have ends of lines; inside of them it has none.
+        line[begin..].iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+    }
+    line.extend_from_slice(b"}\n");
+    line
+}
+
+pub(super) fn cancelled(id: u64) -> Vec<u8> {
+    line(&json!({
+        "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id, "reason": "nobody waits any more" },
+    }))
+}
+
+pub(super) fn answer(id: &Value, result: &Result<Value, super::HandlerError>) -> Vec<u8> {
+    line(&match result {
+        Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+        Err(error) => json!({
+            "jsonrpc": "2.0", "id": id, "error": { "code": error.code, "message": error.message },
+        }),
+    })
+}
+
+fn line(message: &Value) -> Vec<u8> {
+    let mut line = message.to_string().into_bytes();
+    line.push(b'\n');
+    line
+}

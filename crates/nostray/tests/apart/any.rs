@@ -1,0 +1,169 @@
+//! Both kinds of pens as one, so that each behaviour is tested with both.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use badchild::{Found, pid, wait_until};
+use nostray::{Error, Exit, Pen, Spec, blocking};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::runtime::Runtime;
+
+/// Which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Async,
+    Blocking,
+}
+
+pub const KINDS: [Kind; 2] = [Kind::Async, Kind::Blocking];
+
+/// A pen of either kind. Its fields are dropped in this order: the pen, and then its runtime.
+#[derive(Debug)]
+pub enum Any {
+    Async(Pen, Runtime),
+    Blocking(blocking::Pen),
+}
+
+/// A runtime with one thread, this one.
+pub fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+impl Kind {
+    pub fn try_spawn(self, spec: &Spec) -> Result<Any, Error> {
+        Ok(match self {
+            Self::Blocking => Any::Blocking(blocking::Pen::spawn(spec)?),
+            Self::Async => {
+                let runtime = runtime();
+                let pen = runtime.block_on(async { Pen::spawn(spec) })?;
+                Any::Async(pen, runtime)
+            }
+        })
+    }
+
+    pub fn spawn(self, spec: &Spec) -> Any {
+        self.try_spawn(spec).expect("start a pen")
+    }
+
+    /// One that has said `ready`.
+    pub fn ready(self, spec: &Spec) -> Any {
+        let mut pen = self.spawn(spec);
+        assert_eq!(pen.line(), "ready");
+        pen
+    }
+}
+
+impl Any {
+    pub fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        loop {
+            let mut byte = [0];
+            let count = match self {
+                Self::Async(pen, runtime) => {
+                    let stdout = pen.stdout.as_mut().expect("piped");
+                    runtime.block_on(stdout.read(&mut byte)).expect("read")
+                }
+                Self::Blocking(pen) => pen.stdout.as_mut().expect("piped").read(&mut byte).expect("read"),
+            };
+            if count == 0 || byte == *b"\n" {
+                return String::from_utf8_lossy(&line).into_owned();
+            }
+            line.push(byte[0]);
+        }
+    }
+
+    /// Writes all, closes the input, and meanwhile reads output and errors to their end. With nothing to write the input stays open: a
+    /// child that does not read it must not have to hurry.
+    pub fn exchange(&mut self, input: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        let (mut output, mut errors) = (Vec::new(), Vec::new());
+        match self {
+            Self::Async(pen, runtime) => runtime.block_on(async {
+                let stdin = if input.is_empty() { None } else { pen.stdin.take() };
+                let write = async {
+                    if let Some(mut stdin) = stdin {
+                        stdin.write_all(input).await.expect("write");
+                    }
+                };
+                let read = async {
+                    if let Some(stdout) = &mut pen.stdout {
+                        stdout.read_to_end(&mut output).await.expect("read");
+                    }
+                };
+                let read_errors = async {
+                    if let Some(stderr) = &mut pen.stderr {
+                        stderr.read_to_end(&mut errors).await.expect("read");
+                    }
+                };
+                tokio::join!(write, read, read_errors);
+            }),
+            Self::Blocking(pen) => std::thread::scope(|scope| {
+                let stdin = if input.is_empty() { None } else { pen.stdin.take() };
+                let (stdout, stderr) = (pen.stdout.take(), pen.stderr.take());
+                scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input).expect("write")));
+                let errors = &mut errors;
+                scope.spawn(move || stderr.map(|mut stderr| stderr.read_to_end(errors).expect("read")));
+                stdout.map(|mut stdout| stdout.read_to_end(&mut output).expect("read"));
+            }),
+        }
+        (output, errors)
+    }
+
+    pub fn wait(&mut self) -> Exit {
+        match self {
+            Self::Async(pen, runtime) => runtime.block_on(pen.wait()),
+            Self::Blocking(pen) => pen.wait(),
+        }
+        .expect("wait")
+    }
+
+    pub fn stop(&mut self, eof: Duration, term: Duration) -> Exit {
+        match self {
+            Self::Async(pen, runtime) => runtime.block_on(pen.stop(eof, term)),
+            Self::Blocking(pen) => pen.stop(eof, term),
+        }
+        .expect("stop")
+    }
+
+    pub fn kill(&self) {
+        match self {
+            Self::Async(pen, _) => pen.kill(),
+            Self::Blocking(pen) => pen.kill(),
+        }
+    }
+
+    pub fn close_stdin(&mut self) {
+        match self {
+            Self::Async(pen, _) => drop(pen.stdin.take()),
+            Self::Blocking(pen) => drop(pen.stdin.take()),
+        }
+    }
+
+    /// The child's end of its life is not tied to our end of its input any more: somebody else has it.
+    pub fn leak_stdin(&mut self) {
+        match self {
+            Self::Async(pen, _) => std::mem::forget(pen.stdin.take()),
+            Self::Blocking(pen) => std::mem::forget(pen.stdin.take()),
+        }
+    }
+
+    pub fn id(&self) -> String {
+        match self {
+            Self::Async(pen, _) => pen.id(),
+            Self::Blocking(pen) => pen.id(),
+        }
+        .expect("not over")
+    }
+
+    /// The child's own process.
+    pub fn child(&mut self) -> Found {
+        let mut child = None;
+        wait_until("the guard tells who the child is", || {
+            child = match self {
+                Self::Async(pen, _) => pen.child_pid(),
+                Self::Blocking(pen) => pen.child_pid(),
+            };
+            child.is_some()
+        });
+        child.and_then(|number| Found::by_pid(pid(number))).expect("is there")
+    }
+}

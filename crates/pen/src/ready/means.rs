@@ -1,0 +1,121 @@
+//! What is needed to notice that a child is ready, made by the front before it forks, as everything is that spare and guard need.
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use nostray_sys::descriptors;
+use nostray_sys::exec::Program;
+use nostray_sys::mailbox::Mailbox;
+use nostray_sys::process;
+use nostray_sys::stream::{Pipe, do_not_wait};
+
+use super::file::Stamp;
+use super::{Pattern, Port, Ready, command};
+use crate::mark::PenId;
+use crate::{During, Error};
+
+/// Where a service finds the socket of its service manager.
+pub(crate) const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
+
+/// By what it is noticed.
+#[derive(Debug)]
+pub(crate) enum Means {
+    /// The child's standard error is a pipe of ours.
+    Line {
+        pattern: Pattern,
+        reader: OwnedFd,
+        /// Until the next one in line has been forked.
+        writer: RefCell<Option<OwnedFd>>,
+    },
+    Port(Port),
+    File {
+        path: PathBuf,
+        /// What was there before the start.
+        before: Option<Stamp>,
+    },
+    Command {
+        program: Program,
+        /// The child's, which the guard leaves.
+        directory: OwnedFd,
+    },
+    Notify {
+        mailbox: Mailbox,
+        /// The name of the socket, as it is written in a child's environment.
+        name: OsString,
+    },
+}
+
+impl Means {
+    /// None where there is nothing to be noticed.
+    pub(crate) fn prepare(ready: &Ready, id: &PenId) -> Result<Option<Self>, Error> {
+        Ok(Some(match ready {
+            Ready::Started => return Ok(None),
+            Ready::Line(pattern) => {
+                let Pipe { reader, writer } = Pipe::new().during("make a pipe for --ready-line")?;
+                do_not_wait(&reader).during("set up a pipe")?;
+                Self::Line { pattern: pattern.clone(), reader, writer: RefCell::new(Some(writer)) }
+            }
+            Ready::Port(port) => Self::Port(*port),
+            Ready::File(path) => {
+                let path = std::env::current_dir().unwrap_or_default().join(path);
+                Self::File { path, before: None }
+            }
+            Ready::Command(words) => Self::Command {
+                program: command::program(words).map_err(Error::Command)?,
+                directory: process::directory().during("open the directory for --ready-cmd")?,
+            },
+            Ready::Notify => {
+                let name = format!("nostray-notify-{id}");
+                let mailbox = Mailbox::open(&name).during("make a socket for --ready-notify")?;
+                Self::Notify { mailbox, name: format!("@{name}").into() }
+            }
+        }))
+    }
+
+    /// Notes what is there before the start. As late as possible: whoever was waited for may have left it only now.
+    pub(crate) fn take_stock(&mut self) {
+        if let Self::File { path, before } = self {
+            *before = Stamp::of(path);
+        }
+    }
+
+    /// In the child, just before it becomes its program.
+    pub(crate) fn furnish(&self) -> std::io::Result<()> {
+        match self {
+            Self::Line { writer, .. } => writer.borrow().as_ref().map_or(Ok(()), descriptors::become_stderr),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the child is told by its environment.
+    pub(crate) fn variable(&self) -> Option<(&str, &OsString)> {
+        match self {
+            Self::Notify { name, .. } => Some((NOTIFY_SOCKET, name)),
+            _ => None,
+        }
+    }
+
+    /// In front, spare and guard, each when it has forked the next one in line: whoever keeps the child's end of a pipe would never
+    /// see its end.
+    pub(crate) fn let_go(&self) {
+        if let Self::Line { writer, .. } = self {
+            writer.take();
+        }
+    }
+
+    pub(super) fn reader(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Line { reader, .. } => Some(reader.as_fd()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn mailbox(&self) -> Option<&Mailbox> {
+        match self {
+            Self::Notify { mailbox, .. } => Some(mailbox),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Those who hold a slot, as far as records tell: who they are, how far they have come, and how they are ended if they do not hear.
+
+use std::time::{Duration, Instant};
+
+use nostray_pen::{Ask, PenId};
+use nostray_sys::Signal;
+use nostray_sys::identity::{Identity, World};
+use nostray_sys::proc::{StartTime, Stat};
+use nostray_sys::process::{self, Pid};
+
+use crate::Place;
+use crate::record::{self, Record};
+use crate::survivors::{Found, Machine};
+use crate::sweep::{self, Policy};
+
+/// A pen that holds a slot, or of which something may be left that did.
+#[derive(Debug, Clone)]
+pub struct Holder {
+    place: Place,
+    /// What is known of it.
+    pub record: Record,
+}
+
+impl Holder {
+    /// Everybody on record who holds this slot, but for children who are on record with the one who started them. `elsewhere` is where
+    /// records may be beside where ours are: those who had another environment have others.
+    #[must_use]
+    pub fn all_of(slot: &str, elsewhere: &[Place]) -> Vec<Self> {
+        let on_record = on_record(slot, elsewhere);
+        let is_inner = |id: &str| {
+            PenId::series_of(id).is_some_and(|series| on_record.iter().any(|other| other.record.id == series))
+        };
+        let outer: Vec<bool> = on_record.iter().map(|holder| !is_inner(&holder.record.id)).collect();
+        on_record.into_iter().zip(outer).filter(|(_, outer)| *outer).map(|(holder, _)| holder).collect()
+    }
+
+    /// Whether its numbers mean anything here and now.
+    #[must_use]
+    pub fn is_of_this_world(&self) -> bool {
+        World::current() == Some(self.record.world())
+    }
+
+    /// Whether something may be left of it, as far as anybody can tell: not if the machine was started anew since, nor if it lived in a
+    /// pid namespace that is not there any more.
+    #[must_use]
+    pub fn may_be_left(&self) -> bool {
+        let Some(world) = World::current() else { return true };
+        let since = StartTime(self.record.front.start);
+        let is_there = || nostray_sys::proc::is_anybody_in(self.record.pid_namespace, since);
+        self.is_owned() || world.boot == self.record.boot && (world == self.record.world() || is_there())
+    }
+
+    /// Whether a pen that lives has it, and not only somebody who sweeps.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.is_owned() && (!self.is_of_this_world() || self.keepers().into_iter().any(Identity::is_alive))
+    }
+
+    /// Whether it is this very process, and no pen.
+    #[must_use]
+    pub fn is_this_process(&self) -> bool {
+        Identity::of(process::getpid()).is_some_and(|this| self.keepers().contains(&this))
+    }
+
+    /// Whether that is one of those who keep it, or was started by one.
+    #[must_use]
+    pub fn has(&self, who: Identity) -> bool {
+        let keepers = self.keepers();
+        let parent_of = |stat: &Stat| stat.parent.and_then(Stat::of);
+        let itself = Stat::of(who.pid).filter(|stat| Identity::from(stat) == who);
+        std::iter::successors(itself, parent_of).any(|stat| keepers.contains(&Identity::from(&stat)))
+    }
+
+    /// Whether this process was started inside of it.
+    #[must_use]
+    pub fn is_around_us(&self) -> bool {
+        let mark = std::env::var(nostray_pen::MARK).unwrap_or_default();
+        let mut names = mark.split('/').filter_map(|part| part.split('@').next());
+        let is_its = |id: &str| id == self.record.id || PenId::series_of(id) == Some(self.record.id.as_str());
+        if names.any(is_its) {
+            return true;
+        }
+        // A host may leave the mark out of the environment that it gives to its children.
+        Identity::of(process::getpid()).is_some_and(|this| self.has(this))
+    }
+
+    /// Whether front, spare or guard is alive, or somebody is just sweeping what is left.
+    #[must_use]
+    pub fn is_owned(&self) -> bool {
+        sweep::owner_is_alive(&self.place, &self.record.id)
+    }
+
+    /// Asks whoever keeps it. One that was stopped is continued, or it would not hear. False when nobody is left to be asked.
+    #[must_use]
+    pub fn ask(&self, ask: Ask) -> bool {
+        let asked = sweep::ask(&self.record, ask);
+        self.wake();
+        asked
+    }
+
+    /// Lets those go on who keep it, if they were stopped.
+    pub fn wake(&self) {
+        for keeper in self.keepers().into_iter().filter_map(Identity::open) {
+            keeper.send(Signal::CONT).ok();
+        }
+    }
+
+    /// Whether one of those who keep it is stopped, so that nothing can be expected of them.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        let is_stopped = |keeper: &Identity| Stat::of(keeper.pid).is_some_and(|stat| stat.is_stopped());
+        self.keepers().iter().any(|keeper| keeper.is_alive() && is_stopped(keeper))
+    }
+
+    /// nostray's own processes around its child.
+    fn keepers(&self) -> Vec<Identity> {
+        if !self.is_of_this_world() {
+            return Vec::new();
+        }
+        let inner = members(&self.place, &self.record.id).into_iter();
+        inner.chain([self.record.clone()]).flat_map(|record| record.keepers()).collect()
+    }
+}
+
+/// The records of a slot.
+fn on_record(slot: &str, elsewhere: &[Place]) -> Vec<Holder> {
+    let mut holders = Vec::new();
+    for place in Place::all_and(elsewhere) {
+        for id in record::ids(&place).unwrap_or_default() {
+            if let Ok(record) = Record::read(&record::path(&place, &id))
+                && record.slot.as_deref() == Some(slot)
+            {
+                holders.push(Holder { place: place.clone(), record });
+            }
+        }
+    }
+    holders
+}
+
+/// The children on record of a front that starts one after the other.
+fn members(place: &Place, series: &str) -> Vec<Record> {
+    let ids = record::ids(place).unwrap_or_default().into_iter();
+    let ids = ids.filter(|id| PenId::series_of(id) == Some(series));
+    ids.filter_map(|id| Record::read(&record::path(place, &id)).ok()).collect()
+}
+
+/// Sweeps what a dead holder of this slot has left, in a process of its own. It ends with this one: whoever wants the slot next starts
+/// another.
+pub fn sweep_slot_apart(slot: &str, elsewhere: &[Place]) -> std::io::Result<Pid> {
+    process::fork_helper("nostray-sweep", &order(slot, elsewhere), |order| {
+        let (slot, elsewhere) = parse(order);
+        sweep_slot(slot, &elsewhere);
+    })
+}
+
+/// Ends a holder from outside that does not hear, in a process of its own.
+///
+/// Its tree is asked first and given the time that it was promised. Then all who keep it are killed, each by its identity, and
+/// what is left is swept.
+pub fn end_holder_apart(holder: &Holder, elsewhere: &[Place]) -> std::io::Result<Pid> {
+    let Some(slot) = &holder.record.slot else { return Err(std::io::ErrorKind::NotFound.into()) };
+    // By its name, and not only by the slot: somebody else may have that by then.
+    let whose = format!("{slot}/{}", holder.record.id);
+    process::fork_helper("nostray-sweep", &order(&whose, elsewhere), |order| {
+        let (whose, elsewhere) = parse(order);
+        let (slot, id) = whose.split_once('/').unwrap_or_default();
+        end_from_outside(slot, id, &elsewhere);
+        sweep_slot(slot, &elsewhere);
+    })
+}
+
+/// The same two in this very process, for one that must not fork: they take their time.
+pub fn sweep_slot_here(slot: &str, elsewhere: &[Place], from_outside: Option<&str>) {
+    if let Some(id) = from_outside {
+        end_from_outside(slot, id, elsewhere);
+    }
+    sweep_slot(slot, elsewhere);
+}
+
+/// What such a process is told: it knows of nothing else from before.
+fn order(slot: &str, elsewhere: &[Place]) -> String {
+    let paths = elsewhere.iter().filter_map(|place| place.path().to_str());
+    [slot].into_iter().chain(paths).collect::<Vec<_>>().join("\0")
+}
+
+fn parse(order: &str) -> (&str, Vec<Place>) {
+    let mut parts = order.split('\0');
+    (parts.next().unwrap_or_default(), parts.filter_map(|path| Place::existing(path.as_ref())).collect())
+}
+
+fn sweep_slot(slot: &str, elsewhere: &[Place]) {
+    let is_meant = |place: &Place, id: &str| {
+        Record::read(&record::path(place, id)).is_ok_and(|record| record.slot.as_deref() == Some(slot))
+    };
+    sweep::sweep_those(&Policy::thorough(), &Place::all_and(elsewhere), is_meant);
+}
+
+/// How long a killed process may take to be gone.
+const AFTER_KILL: Duration = Duration::from_secs(5);
+
+fn end_from_outside(slot: &str, id: &str, elsewhere: &[Place]) {
+    let Some(world) = World::current() else { return };
+    let is_its = |record: &Record| record.id == id || PenId::series_of(&record.id) == Some(id);
+    let records = on_record(slot, elsewhere).into_iter().map(|holder| holder.record);
+    let records: Vec<Record> = records.filter(|record| record.world() == world && is_its(record)).collect();
+    let keepers: Vec<Identity> = records.iter().flat_map(Record::keepers).collect();
+    let keeps = |found: &Found| keepers.contains(&found.process);
+    let machine = Machine::now();
+    let found: Vec<Found> = records.iter().flat_map(|record| machine.survivors(record)).collect();
+    let (keeping, tree): (Vec<Found>, Vec<Found>) = found.iter().cloned().partition(keeps);
+    let grace = records.iter().map(|record| record.term_grace).max().unwrap_or(0);
+    sweep::signal_those(&found, Signal::TERM, |found| !keeps(found));
+    sweep::signal_those(&found, Signal::CONT, |found| !keeps(found));
+    sweep::wait_for_the_end(&tree, Instant::now() + Duration::from_millis(grace).min(Policy::thorough().budget));
+    sweep::signal_those(&found, Signal::KILL, keeps);
+    sweep::wait_for_the_end(&keeping, Instant::now() + AFTER_KILL);
+}

@@ -1,0 +1,90 @@
+//! Waiting for a slot in the process that the host has started, for as long as the host waits.
+
+use std::time::{Duration, Instant};
+
+use nostray_pen::{PenId, Spec, Witness, Yard};
+use nostray_sys::Signal;
+use nostray_sys::descriptors::write_to_stderr_at_once;
+use nostray_sys::poll::{self, Until};
+use nostray_sys::process::Ended;
+
+use crate::claim::{Claim, Refusal, Step, Wish};
+use crate::tenancy::{Tenancy, Tenant};
+use crate::{Error, NOT_NOW};
+
+/// What came of it.
+#[derive(Debug)]
+pub enum Came {
+    /// The slot is ours.
+    Got(Tenancy),
+    /// There is nothing to be started, and this is the code to exit with. Whoever reads has been told why.
+    Over(u8),
+}
+
+/// Waits for a slot, for the pen that will be called so.
+pub fn enter(yard: &mut Yard, wish: Wish, id: &PenId) -> Result<Came, Error> {
+    let mut claim = Claim::new(wish, id)?;
+    let over = |Refusal(why)| {
+        say(&why);
+        Ok(Came::Over(NOT_NOW))
+    };
+    let stdin = nostray_sys::descriptors::standard_input();
+    // First a look at whoever it is for: nobody is asked for anything on behalf of a host that is gone.
+    let (mut timeout, mut has_waited) = (Duration::ZERO, false);
+    loop {
+        let mut events = vec![(yard.signals(), Until::Readable)];
+        events.extend(yard.ends().map(|fd| (fd, Until::Readable)));
+        let ends = events.len();
+        if yard.stdin_tells() {
+            events.push((stdin, Until::HungUp));
+        }
+        let tells = events.len();
+        events.extend(claim.watches());
+        let came = poll::wait(&events, Some(timeout)).unwrap_or_else(|_| {
+            // Without a way to wait, a moment has to do.
+            std::thread::sleep(Duration::from_millis(50));
+            Vec::new()
+        });
+        let any = |range: std::ops::Range<usize>| came.get(range).is_some_and(|came| came.contains(&true));
+        if any(1..ends) {
+            return over(claim.give_up("whoever it was for has ended"));
+        }
+        // One that came with all that it has to say is not gone for it, as long as there is nothing to wait for.
+        if any(ends..tells) && has_waited {
+            return over(claim.give_up("stdin was closed"));
+        }
+        while let Some(arrived) = yard.next_signal() {
+            if arrived.signal == Signal::TSTP {
+                Yard::stop_with_terminal(arrived.signal);
+            } else if Yard::is_the_end(arrived) {
+                claim.give_up(&format!("{} came", arrived.signal));
+                return Ok(Came::Over(Ended::Killed(arrived.signal).shell_code()));
+            }
+        }
+        yard.reap_others();
+        match claim.step()? {
+            Step::Taken(tenancy) => return Ok(Came::Got(tenancy)),
+            Step::Refused(refusal) => return over(refusal),
+            Step::Waiting(news) => news.iter().for_each(|text| say(text)),
+        }
+        has_waited = true;
+        timeout = claim.deadline().saturating_duration_since(Instant::now());
+    }
+}
+
+/// Runs a command in a pen that holds a slot, and returns the exit code to end with. Where the pen's record is kept, its slot must be
+/// said.
+///
+/// **For a program with one thread that does nothing else**, as with [`nostray_pen::run`].
+pub fn run(spec: &Spec, id: PenId, witness: Box<dyn Witness>, wish: Wish) -> Result<u8, nostray_pen::Error> {
+    let mut yard = Yard::open(&spec.die_with)?;
+    match enter(&mut yard, wish, &id).map_err(|error| nostray_pen::Error::Refused(error.to_string()))? {
+        Came::Over(code) => Ok(code),
+        Came::Got(tenancy) => yard.become_front(spec, id, Box::new(Tenant::new(tenancy, witness))),
+    }
+}
+
+/// Signals are blocked, so it must not wait for a host that does not read.
+fn say(text: &str) {
+    write_to_stderr_at_once(&format!("nostray: {text}\n"));
+}

@@ -1,0 +1,234 @@
+//! Who has held a slot, one after the other. Written by whoever holds it and nobody else; read by everybody. It decides about one
+//! thing only: whether the slot goes from hand to hand without anybody getting ready.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nostray_pen::Rate;
+use nostray_registry::Place;
+use nostray_sys::clock;
+use nostray_sys::identity::World;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, files};
+
+/// So many are remembered.
+const MOST: usize = 50;
+/// No history of ours comes near this.
+const LARGEST: u64 = 1 << 20;
+
+/// A moment: for people, and for decisions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// Milliseconds of Unix time.
+    pub time: u64,
+    /// Milliseconds since the machine was started, which nobody sets.
+    pub since_boot: u64,
+}
+
+impl Moment {
+    pub(crate) fn now() -> Self {
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Self { time: milliseconds(time), since_boot: milliseconds(clock::since_boot()) }
+    }
+}
+
+/// One who holds a slot, or has held it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tenure {
+    /// The pen.
+    pub id: String,
+    /// Its command line, with secrets masked.
+    pub command: Vec<String>,
+    /// The session that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// When it got the slot.
+    pub taken: Moment,
+    /// When it was ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<Moment>,
+    /// When nothing was left of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Moment>,
+    /// Why it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// If it came to replace somebody: since when it had wanted to, in nanoseconds since the machine was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) replaced: Option<u64>,
+    /// Where its record is.
+    place: PathBuf,
+    /// The run of the machine that its moments belong to.
+    boot: String,
+}
+
+impl Tenure {
+    pub(crate) fn begin(id: &str, command: Vec<String>, session: Option<String>, replaced: Option<u64>) -> Self {
+        let boot = World::current().map_or_else(String::new, |world| world.boot);
+        let place = Place::for_writing().map_or_else(|_| PathBuf::new(), |place| place.path().to_owned());
+        let (id, taken) = (id.to_owned(), Moment::now());
+        Self { id, command, session, taken, ready: None, ended: None, why: None, replaced, place, boot }
+    }
+}
+
+/// All of them, the oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct History {
+    version: u32,
+    /// Those who are remembered.
+    pub(crate) tenures: Vec<Tenure>,
+}
+
+const VERSION: u32 = 1;
+
+impl History {
+    /// What is written down. What cannot be read is no history: nothing depends on it that the lock does not decide.
+    #[must_use]
+    pub(crate) fn read(place: &Place) -> Self {
+        let read = || {
+            let text = files::read(&files::open(&path(place)).ok()?, LARGEST).ok()?;
+            serde_json::from_slice(&text).ok().filter(|history: &Self| history.version == VERSION)
+        };
+        read().unwrap_or_default()
+    }
+
+    fn write(&self, place: &Place) -> Result<(), Error> {
+        let (path, new) = (path(place), place.path().join("history.new"));
+        let text = serde_json::to_vec(self).map_err(|error| Error::io(&path)(error.into()))?;
+        files::replace(&path, &new, &text).map_err(Error::io(&path))
+    }
+
+    /// Adds one who has just got the slot. Whoever had it before has ended without a word if none is written down.
+    pub(crate) fn add(place: &Place, tenure: Tenure) -> Result<(), Error> {
+        let mut history = Self::read(place);
+        history.version = VERSION;
+        if let Some(last) = history.tenures.last_mut().filter(|last| last.ended.is_none()) {
+            last.ended = Some(tenure.taken);
+            last.why.get_or_insert_with(|| "all of nostray's processes around it were killed".to_owned());
+        }
+        history.tenures.push(tenure);
+        let too_many = history.tenures.len().saturating_sub(MOST);
+        history.tenures.drain(..too_many);
+        history.write(place)
+    }
+
+    /// Changes what is said of one, unless it has ended: then the history is somebody else's.
+    pub(crate) fn amend(place: &Place, id: &str, change: impl FnOnce(&mut Tenure)) {
+        let mut history = Self::read(place);
+        if let Some(tenure) =
+            history.tenures.iter_mut().rev().find(|tenure| tenure.id == id && tenure.ended.is_none())
+        {
+            change(tenure);
+            // It says less than it could; nothing else depends on it.
+            history.write(place).ok();
+        }
+    }
+
+    /// Where the records of those are who had it last. Their hosts may have given them another environment than ours.
+    pub(crate) fn places(&self) -> Vec<Place> {
+        let mut places: Vec<Place> = Vec::new();
+        for place in self.tenures.iter().rev().take(4).filter_map(|tenure| Place::existing(&tenure.place)) {
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        places
+    }
+
+    /// How often, within the time of `limit`, the slot was taken by somebody who then never got ready, up to the one who holds it
+    /// now; if that is more than the limit.
+    pub(crate) fn goes_from_hand_to_hand(&self, limit: Rate, now: Moment, boot: &str) -> Option<usize> {
+        let within = u64::try_from(limit.within.as_millis()).unwrap_or(u64::MAX);
+        let recent = |tenure: &&Tenure| {
+            tenure.boot == boot
+                && tenure.ended.is_some_and(|ended| now.since_boot.saturating_sub(ended.since_boot) <= within)
+        };
+        if self.tenures.last().is_some_and(|last| last.ended.is_none() && last.ready.is_some()) {
+            return None; // somebody is ready, and the loop is over
+        }
+        let past = self.tenures.iter().rev().skip_while(|tenure| tenure.ended.is_none());
+        let in_vain = past.take_while(|tenure| tenure.ready.is_none()).filter(recent).count();
+        (in_vain > usize::try_from(limit.times).unwrap_or(usize::MAX)).then_some(in_vain)
+    }
+}
+
+fn path(place: &Place) -> PathBuf {
+    place.path().join("history.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenure(id: &str, ready: bool, ended: Option<u64>) -> Tenure {
+        let moment = |since_boot| Moment { time: 0, since_boot };
+        Tenure {
+            id: id.to_owned(),
+            command: Vec::new(),
+            session: None,
+            taken: moment(0),
+            ready: ready.then(|| moment(1)),
+            ended: ended.map(moment),
+            why: None,
+            replaced: None,
+            place: PathBuf::new(),
+            boot: "b".to_owned(),
+        }
+    }
+
+    const LIMIT: Rate = Rate { times: 3, within: Duration::from_secs(60) };
+
+    fn in_vain(tenures: Vec<Tenure>, now: u64) -> Option<usize> {
+        let history = History { version: VERSION, tenures };
+        history.goes_from_hand_to_hand(LIMIT, Moment { time: 0, since_boot: now }, "b")
+    }
+
+    #[test]
+    fn it_is_a_loop_when_more_than_so_many_were_never_ready() {
+        let ended = |count: usize| -> Vec<_> { (0..count).map(|_| tenure("x", false, Some(1000))).collect() };
+        assert_eq!(in_vain(ended(3), 2000), None);
+        assert_eq!(in_vain(ended(4), 2000), Some(4));
+        // The one who holds it now is no change of hands yet.
+        let mut with_holder = ended(3);
+        with_holder.push(tenure("now", false, None));
+        assert_eq!(in_vain(with_holder.clone(), 2000), None);
+        with_holder.insert(0, tenure("x", false, Some(900)));
+        assert_eq!(in_vain(with_holder.clone(), 2000), Some(4));
+        // Once that one is ready, it is over.
+        with_holder.pop();
+        with_holder.push(tenure("now", true, None));
+        assert_eq!(in_vain(with_holder, 2000), None);
+    }
+
+    #[test]
+    fn it_is_none_when_one_was_ready_or_it_was_long_ago_or_before_the_machine_was_started() {
+        let mut tenures: Vec<_> = (0..4).map(|_| tenure("x", false, Some(1000))).collect();
+        tenures.insert(2, tenure("fine", true, Some(1000)));
+        assert_eq!(in_vain(tenures, 2000), None);
+        let tenures: Vec<_> = (0..9).map(|_| tenure("x", false, Some(1000))).collect();
+        assert_eq!(in_vain(tenures.clone(), 62_000), None);
+        let of_before = tenures.into_iter().map(|tenure| Tenure { boot: "a".to_owned(), ..tenure }).collect();
+        assert_eq!(in_vain(of_before, 2000), None);
+    }
+
+    #[test]
+    fn whoever_ended_without_a_word_gets_one_and_the_oldest_are_forgotten() {
+        let folder = std::env::temp_dir().join(format!("nostray-history-{}", nostray_sys::process::random()));
+        let place = Place::at(&folder).expect("place");
+        assert_eq!(History::read(&place), History::default());
+        for number in 0..=MOST {
+            History::add(&place, Tenure::begin(&number.to_string(), Vec::new(), None, None)).expect("added");
+        }
+        History::amend(&place, &MOST.to_string(), |tenure| tenure.ready = Some(Moment::now()));
+        let history = History::read(&place);
+        assert_eq!(history.tenures.len(), MOST);
+        let (last, before) = history.tenures.split_last().expect("there");
+        assert!(last.ready.is_some() && last.ended.is_none());
+        assert!(before.iter().all(|tenure| tenure.ended.is_some() && tenure.why.is_some()));
+        std::fs::write(path(&place), "{torn").expect("write");
+        assert_eq!(History::read(&place), History::default());
+        std::fs::remove_dir_all(folder).expect("remove");
+    }
+}

@@ -1,0 +1,105 @@
+//! Looking at slots, for people and for scripts.
+
+use std::time::Duration;
+
+use nostray_pen::Ask;
+use nostray_registry::{Holder, Place, Record};
+
+use crate::history::{History, Moment, Tenure};
+use crate::lock::Lock;
+use crate::queue::{self, Kind, Waiting};
+use crate::{Error, Name, all};
+
+/// A slot as it is now.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Slot {
+    /// What it is called.
+    pub name: Name,
+    /// Whether somebody holds it.
+    pub is_taken: bool,
+    /// Who, as far as it is known.
+    pub holder: Option<Record>,
+    /// Those who wait for it, the first one first.
+    pub waiting: Vec<(Kind, Waiting)>,
+    /// Those who have held it, and who holds it now, the oldest first.
+    pub history: Vec<Tenure>,
+    places: Vec<Place>,
+}
+
+impl Slot {
+    /// Asks whoever holds it. False when nobody is there to be asked.
+    #[must_use]
+    pub fn ask(&self, ask: Ask) -> bool {
+        let holders = Holder::all_of(self.name.as_str(), &self.places);
+        holders
+            .iter()
+            .any(|holder| Some(&holder.record.id) == self.holder.as_ref().map(|record| &record.id) && holder.ask(ask))
+    }
+}
+
+/// Every slot that was ever used, by name.
+pub fn slots() -> Result<Vec<Slot>, Error> {
+    let place = all()?;
+    let entries = std::fs::read_dir(place.path()).map_err(Error::io(place.path()))?;
+    let mut names: Vec<Name> =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    names.sort();
+    Ok(names.into_iter().filter_map(|name| slot(&name).ok().flatten()).collect())
+}
+
+/// One slot, if it was ever used.
+pub fn slot(name: &Name) -> Result<Option<Slot>, Error> {
+    if !all()?.path().join(name.as_str()).is_dir() {
+        return Ok(None);
+    }
+    let place = crate::place_of(name)?;
+    let history = History::read(&place);
+    let (places, history) = (history.places(), history.tenures);
+    let is_taken = Lock::is_taken(&place);
+    let last = history.last().filter(|tenure| tenure.ended.is_none()).map(|tenure| tenure.id.as_str());
+    let holders = if is_taken { Holder::all_of(name.as_str(), &places) } else { Vec::new() };
+    let said = holders.iter().find(|holder| Some(holder.record.id.as_str()) == last);
+    let holder = said.or_else(|| holders.iter().find(|holder| holder.is_kept())).map(|holder| holder.record.clone());
+    let mut waiting = queue::everybody(&place);
+    // One who replaces comes before those who wait, and the last of them first.
+    waiting.sort_by_key(|seen| seen.kind == Kind::Wait);
+    let waiting = waiting.into_iter().map(|seen| (seen.kind, seen.who)).collect();
+    Ok(Some(Slot { name: name.clone(), is_taken, holder, waiting, history, places }))
+}
+
+/// Whether this process was started by whoever holds the slot, and would wait for itself. Who that is, in half a sentence.
+#[must_use]
+pub fn is_held_around_us(name: &Name) -> Option<String> {
+    let slot = slot(name).ok().flatten()?;
+    let holders = Holder::all_of(name.as_str(), &slot.places);
+    let around = holders.iter().find(|holder| holder.is_kept() && holder.is_around_us());
+    around.map(|holder| by_whom(Some(&holder.record)))
+}
+
+/// Who has it, since when and in what state, in half a sentence.
+pub(crate) fn by_whom(holder: Option<&Record>) -> String {
+    let Some(record) = holder else { return "taken by somebody who is just starting or ending".to_owned() };
+    let ago = |time: u64| {
+        let seconds = Moment::now().time.saturating_sub(time) / 1000;
+        humantime::format_duration(Duration::from_secs(seconds)).to_string()
+    };
+    let session = record.session.as_ref().map_or_else(String::new, |session| format!(", session {session}"));
+    format!(
+        "taken by {} ({}{session}) for {}, {} for {}",
+        record.id,
+        shortened(&record.command.join(" ")),
+        ago(record.started),
+        record.state.word(),
+        ago(record.since),
+    )
+}
+
+/// As much of a command as a sentence can bear.
+fn shortened(command: &str) -> String {
+    const ENOUGH: usize = 60;
+    match command.char_indices().nth(ENOUGH) {
+        Some((end, _)) => format!("{}...", &command[..end]),
+        None => command.to_owned(),
+    }
+}

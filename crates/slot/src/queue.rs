@@ -1,0 +1,218 @@
+//! Those who wait for a slot: a file each, locked for as long as they do. Its name says since when, so that the order is known
+//! without anybody who keeps it, and without a lock that one who is stopped could sit on.
+
+use std::fs::{File, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nostray_registry::{Place, Process};
+use nostray_sys::Signal;
+use nostray_sys::identity::{Identity, World};
+use nostray_sys::proc::Stat;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, files};
+
+/// What somebody waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Until it is free.
+    Wait,
+    /// To replace whoever holds it.
+    Replace,
+}
+
+impl Kind {
+    fn letter(self) -> char {
+        match self {
+            Self::Wait => 'w',
+            Self::Replace => 'r',
+        }
+    }
+}
+
+/// What is known of somebody who waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// The name of the pen that it will be.
+    pub id: String,
+    /// Its process.
+    pub process: Process,
+    /// Its command line, with secrets masked.
+    pub command: Vec<String>,
+    /// The session that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// Since when, in milliseconds of Unix time. For people.
+    pub since: u64,
+    boot: String,
+    pid_namespace: u64,
+}
+
+impl Waiting {
+    pub(crate) fn new(id: String, command: Vec<String>, session: Option<String>, since: u64) -> Option<Self> {
+        let process = Process::of(nostray_sys::process::getpid())?;
+        let World { boot, pid_namespace } = World::current()?;
+        Some(Self { id, process, command, session, since, boot, pid_namespace })
+    }
+
+    /// Who that is, if its number means anything here.
+    fn identity(&self) -> Option<Identity> {
+        let world = World { boot: self.boot.clone(), pid_namespace: self.pid_namespace };
+        self.process.identity().filter(|_| World::current() == Some(world))
+    }
+}
+
+/// Somebody who waits, as seen by others.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    /// Files are ordered by it.
+    pub(crate) turn: Turn,
+    pub(crate) kind: Kind,
+    pub(crate) who: Waiting,
+}
+
+/// Since when somebody waits, in nanoseconds since the machine was started; and who, to tell two apart who came at once.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Turn {
+    since: u128,
+    id: String,
+}
+
+impl Turn {
+    /// Since when, in nanoseconds since the machine was started.
+    pub(crate) fn since(&self) -> u64 {
+        u64::try_from(self.since).unwrap_or(u64::MAX)
+    }
+}
+
+impl Seen {
+    /// One that is stopped does not come when it is its turn, and nobody waits for it.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.who.identity().and_then(|who| Stat::of(who.pid)).is_some_and(|stat| stat.is_stopped())
+    }
+
+    /// A handle by which its end is seen.
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        self.who.identity()
+    }
+
+    /// Tells it to look again. To somebody who waits no more, the signal says nothing.
+    pub(crate) fn wake(&self) {
+        if let Some(handle) = self.who.identity().and_then(Identity::open) {
+            handle.send(Signal::CHLD).ok();
+        }
+    }
+}
+
+/// Our own place in the queue. Given up when it is dropped, or when this process ends.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    place: Place,
+    pub(crate) turn: Turn,
+    kind: Kind,
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Ticket {
+    pub(crate) fn draw(place: &Place, kind: Kind, who: &Waiting) -> Result<Self, Error> {
+        let turn = Turn { since: nostray_sys::clock::since_boot().as_nanos(), id: who.id.clone() };
+        let (path, new) = (path_of(place, kind, &turn), place.path().join(format!("{}.new", who.id)));
+        let drawn: Result<File, Error> = (|| {
+            let mut file =
+                File::options().write(true).create_new(true).mode(0o600).open(&new).map_err(Error::io(&new))?;
+            // Locked before anybody can see it: one that is not locked is a dead one's.
+            file.try_lock().map_err(|error| Error::NoLocks { path: new.clone(), why: error.to_string() })?;
+            let written = serde_json::to_vec(who).map_err(io::Error::from).and_then(|text| file.write_all(&text));
+            written.and_then(|()| std::fs::rename(&new, &path)).map_err(Error::io(&new))?;
+            Ok(file)
+        })();
+        if drawn.is_err() {
+            std::fs::remove_file(&new).ok();
+        }
+        let lock = drawn?;
+        Ok(Self { place: place.clone(), turn, kind, path, _lock: lock })
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// From now on it only waits. It keeps its place.
+    pub(crate) fn settle_for_waiting(&mut self) {
+        let path = path_of(&self.place, Kind::Wait, &self.turn);
+        if std::fs::rename(&self.path, &path).is_ok() {
+            (self.kind, self.path) = (Kind::Wait, path);
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.path).ok();
+    }
+}
+
+fn path_of(place: &Place, kind: Kind, turn: &Turn) -> PathBuf {
+    place.path().join(format!("{}-{:024}-{}.waits", kind.letter(), turn.since, turn.id))
+}
+
+/// Everybody who waits, in the order in which they came. What the dead have left is removed.
+pub(crate) fn everybody(place: &Place) -> Vec<Seen> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(place.path()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if name.to_str().is_some_and(is_unfinished) {
+            remove_if_dead(&entry);
+        }
+        let Some((kind, turn)) = name.to_str().and_then(parse) else { continue };
+        let Ok(file) = files::open(&entry.path()) else { continue };
+        match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => {}
+            Ok(()) => {
+                std::fs::remove_file(entry.path()).ok();
+                continue;
+            }
+            Err(TryLockError::Error(_)) => continue,
+        }
+        if let Ok(text) = files::read(&file, LARGEST)
+            && let Ok(who) = serde_json::from_slice(&text)
+        {
+            all.push(Seen { turn, kind, who });
+        }
+    }
+    all.sort_by(|a, b| a.turn.cmp(&b.turn));
+    all
+}
+
+const LARGEST: u64 = 64 << 10;
+
+fn is_unfinished(name: &str) -> bool {
+    name.ends_with(".new") && name != "history.new"
+}
+
+/// Removes what somebody has left who was killed while it drew a ticket. A young one may be just about to be locked.
+fn remove_if_dead(entry: &std::fs::DirEntry) {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let age = entry.metadata().and_then(|found| found.modified()).ok().and_then(|at| at.elapsed().ok());
+    if age.is_some_and(|age| age > MINUTE)
+        && files::open(&entry.path()).is_ok_and(|file| file.try_lock_shared().is_ok())
+    {
+        std::fs::remove_file(entry.path()).ok();
+    }
+}
+
+fn parse(name: &str) -> Option<(Kind, Turn)> {
+    let mut parts = name.strip_suffix(".waits")?.splitn(3, '-');
+    let kind = match parts.next()? {
+        "w" => Kind::Wait,
+        "r" => Kind::Replace,
+        _ => return None,
+    };
+    let since = parts.next()?.parse().ok()?;
+    Some((kind, Turn { since, id: parts.next()?.to_owned() }))
+}

@@ -1,0 +1,142 @@
+//! Holding a slot, and saying so.
+
+use std::fmt;
+
+use nostray_pen::{Event, Objection, Opening, Ready, Witness};
+use nostray_registry::{Journal, Place, Story};
+
+use crate::Name;
+use crate::history::{History, Moment};
+use crate::lock::Held;
+use crate::queue;
+
+/// A slot that this process holds, together with those whom it forks, until the last of them has ended.
+#[derive(Debug)]
+pub struct Tenancy {
+    held: Held,
+    place: Place,
+    slot: Name,
+    id: String,
+    is_ready: bool,
+    /// Why it will end, or would if nothing else is said.
+    why: Option<Why>,
+}
+
+#[derive(Debug)]
+enum Why {
+    Firm(String),
+    Provisional(String),
+}
+
+impl Tenancy {
+    pub(crate) fn new(held: Held, place: Place, slot: Name, id: String) -> Self {
+        Self { held, place, slot, id, is_ready: false, why: None }
+    }
+
+    /// Which slot.
+    #[must_use]
+    pub fn slot(&self) -> &Name {
+        &self.slot
+    }
+
+    /// The child is ready: from now on it may be asked to hand over. Those who wait for that are told.
+    pub fn is_ready(&mut self) {
+        if !std::mem::replace(&mut self.is_ready, true) {
+            History::amend(&self.place, &self.id, |tenure| tenure.ready = Some(Moment::now()));
+            self.wake_those_who_wait();
+        }
+    }
+
+    /// Why it will end. The first reason counts.
+    pub fn ends_because(&mut self, why: &dyn fmt::Display) {
+        if !matches!(self.why, Some(Why::Firm(_))) {
+            self.why = Some(Why::Firm(why.to_string()));
+        }
+    }
+
+    /// Why it would end, if it did now. The last reason counts.
+    pub fn would_end_because(&mut self, why: &dyn fmt::Display) {
+        if !matches!(self.why, Some(Why::Firm(_))) {
+            self.why = Some(Why::Provisional(why.to_string()));
+        }
+    }
+
+    /// Its tree is being torn down. Somebody may wait for that.
+    pub fn is_stopping(&self) {
+        self.wake_those_who_wait();
+    }
+
+    /// Nothing is left of the tree, and nothing is on record of it. The slot is free.
+    pub fn is_over(&mut self) {
+        let why = self.why.take().map(|(Why::Firm(why) | Why::Provisional(why))| why);
+        History::amend(&self.place, &self.id, |tenure| {
+            tenure.ended = Some(Moment::now());
+            tenure.why = why.or(tenure.why.take());
+        });
+        self.held.let_go();
+        self.wake_those_who_wait();
+    }
+
+    /// Somebody may wait for us to be ready, or to begin to end.
+    fn wake_those_who_wait(&self) {
+        queue::everybody(&self.place).iter().for_each(queue::Seen::wake);
+    }
+}
+
+/// A witness that keeps a slot's history, beside another one that keeps the pen's record.
+#[derive(Debug)]
+pub struct Tenant {
+    tenancy: Tenancy,
+    inner: Box<dyn Witness>,
+    ready_at_start: bool,
+}
+
+impl Tenant {
+    /// For a pen that is about to be opened.
+    #[must_use]
+    pub fn new(tenancy: Tenancy, inner: Box<dyn Witness>) -> Self {
+        Self { tenancy, inner, ready_at_start: true }
+    }
+}
+
+impl Witness for Tenant {
+    /// A pen that is not on record could not be found by whoever comes next, if all of us were killed.
+    fn opens(&mut self, opening: &Opening<'_>) -> Result<(), Objection> {
+        self.ready_at_start = matches!(opening.spec.ready, Ready::Started);
+        let slot = self.tenancy.slot().clone();
+        self.inner.opens(opening).map_err(|objection| match objection {
+            Objection::Warning(why) => {
+                self.tenancy.ends_because(&why);
+                self.tenancy.is_over();
+                Objection::Refusal(format!("slot {slot} is only for a child that can be put on record: {why}"))
+            }
+            refusal @ Objection::Refusal(_) => refusal,
+        })?;
+        if let Ok(place) = Place::for_writing() {
+            Journal::at(&place)
+                .add(&opening.id.to_string(), Story::Slot { slot: slot.to_string(), what: "taken".to_owned() });
+        }
+        Ok(())
+    }
+
+    fn settled(&mut self) {
+        self.inner.settled();
+    }
+
+    fn sees(&mut self, event: &Event) {
+        // What is on record is what those who wait go by, so it comes first.
+        self.inner.sees(event);
+        match event {
+            Event::Started { .. } if self.ready_at_start => self.tenancy.is_ready(),
+            Event::Ready => self.tenancy.is_ready(),
+            Event::Stopping(reason) => {
+                self.tenancy.ends_because(reason);
+                self.tenancy.is_stopping();
+            }
+            Event::ChildEnded(how) => self.tenancy.ends_because(&format_args!("the child {how}")),
+            Event::NotExecuted(why) => self.tenancy.ends_because(why),
+            Event::Empty => self.tenancy.is_over(),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! A session whose child is shared with others: it holds it over a link, and is told what becomes of it. To the session that is a
+//! child like any other.
+
+use std::time::Duration;
+
+use nostray_sys::descriptors::write_to_stderr_at_once;
+
+use super::Front;
+use crate::backoff::Backoff;
+use crate::link::{Reached, ToFront, ToSteward, word};
+use crate::machine::{Cause, Generation, Policy, State, Why};
+use nostray_pen::Rate;
+
+/// Whoever keeps the child decides when it is started, how often, and for how long; here it is only taken up again.
+pub(super) fn policy(on_demand: bool) -> Policy {
+    Policy {
+        respawn: true,
+        backoff: Backoff::of_links(),
+        max_failures: Rate { times: u32::MAX, within: Duration::from_secs(1) },
+        sustained: Duration::from_secs(1),
+        hibernate: None,
+        max_age: None,
+        start_timeout: None,
+        on_demand,
+    }
+}
+
+impl Front<'_> {
+    /// Holds the child: finds whoever keeps it, or waits for the next one there.
+    pub(super) fn hold(&mut self, generation: Generation) {
+        let Some(link) = &mut self.link else { return };
+        if link.is_up {
+            self.session.child_started(generation, self.began.elapsed());
+        } else if link.holds() {
+            link.say(&ToSteward::Wake);
+        } else {
+            link.reach();
+            self.go_on_with_link();
+        }
+    }
+
+    /// Something waits for the child.
+    pub(super) fn demand(&mut self) {
+        if let Some(link) = self.link.as_mut().filter(|link| link.holds() && !link.is_up) {
+            link.say(&ToSteward::Wake);
+        }
+    }
+
+    /// Lets the child go. After the end of the host's input, what was asked may still be answered.
+    pub(super) fn let_go(&mut self, why: Why, patience: Duration) {
+        let (generation, now) = (self.session.generation(), self.now());
+        let Some(link) = &mut self.link else { return };
+        if why == Why::Released && link.is_up && !patience.is_zero() {
+            link.fall_silent(patience);
+        } else {
+            link.part();
+            self.session.child_rested(generation, None, now);
+            self.session.is_settled(now);
+        }
+    }
+
+    pub(super) fn go_on_with_link(&mut self) {
+        let max_line = self.ward.keeping().max_line;
+        let Some(link) = &mut self.link else { return };
+        link.fall_silent_when_said();
+        if link.parting.is_some_and(|until| until <= std::time::Instant::now()) {
+            return self.link_is_lost();
+        }
+        if let Reached::NoWay(why) = link.go_on(max_line) {
+            self.fall_back(&why);
+        }
+    }
+
+    /// There is no way to a shared child, so there is one for this session alone.
+    fn fall_back(&mut self, why: &str) {
+        let (generation, now) = (self.session.generation(), self.now());
+        let Some(link) = self.link.take() else { return };
+        if link.share.required {
+            write_to_stderr_at_once(&format!("nostray: this child cannot be shared: {why}\n"));
+            self.ward.code = nostray_pen::OWN_FAILURE;
+            self.session.child_hopeless(generation, Cause(format!("it cannot be shared: {why}")), now);
+            return self.perform();
+        }
+        write_to_stderr_at_once(&format!(
+            "nostray: this session has a child of its own, which is not shared: {why} (--require-share makes that an \
+             error)\n"
+        ));
+        self.session.adopt(self.own_policy.clone());
+        match self.ward.keep_in_need() {
+            Ok(()) => self.start(generation),
+            Err(error) => self.session.child_emptied(generation, Cause(error.to_string()), now),
+        }
+        self.perform();
+    }
+
+    /// Nobody is at the other end any more.
+    pub(super) fn link_is_lost(&mut self) {
+        let (generation, now) = (self.session.generation(), self.now());
+        let Some(link) = &mut self.link else { return };
+        let (was_parting, was_settling) = (link.parting.is_some(), link.is_settling);
+        link.part();
+        if was_parting {
+            self.session.child_rested(generation, None, now);
+            self.session.is_settled(now);
+        } else {
+            let cause = Cause("the broker that kept it is gone; another one is looked for".to_owned());
+            self.session.keep_handshake();
+            if was_settling {
+                // What has not come back by now will not.
+                self.session.is_settled(now);
+            }
+            self.session.child_died(generation, cause.clone(), now);
+            self.session.child_emptied(generation, cause, now);
+            // Also one whose child was at rest is to hear of what comes next.
+            self.session.wake(now);
+        }
+        self.perform();
+    }
+
+    /// Whether a line is for us and not for the host.
+    pub(super) fn is_word(&self, text: &[u8]) -> bool {
+        text.first() == Some(&b'!') || self.link.as_ref().is_some_and(|link| link.comes_back)
+    }
+
+    /// Takes in such a line. False if what follows it is of no interest.
+    pub(super) fn on_word(&mut self, text: &[u8]) -> bool {
+        let (generation, now) = (self.session.generation(), self.now());
+        let Some(link) = &mut self.link else { return false };
+        if std::mem::take(&mut link.comes_back) {
+            self.session.take_back(text, now);
+            self.perform();
+            return true;
+        }
+        let Some(word) = word::<ToFront>(text) else { return true };
+        match word {
+            ToFront::Welcome => {
+                link.is_welcome();
+                link.say(&ToSteward::Wake);
+            }
+            ToFront::Up(_) if link.is_up => {}
+            ToFront::Up(_) => {
+                link.is_up = true;
+                // One that was not missed is taken up all the same: the host may want to know what has changed with it.
+                self.session.wake(now);
+                self.session.child_started(generation, now);
+            }
+            ToFront::Down { cause, stderr, orderly } => {
+                link.is_up = false;
+                link.is_settling = orderly;
+                link.say(&ToSteward::Heard);
+                if orderly {
+                    self.session.child_rested(generation, None, now);
+                } else {
+                    self.session.stderr(stderr.join("\n").as_bytes());
+                    self.session.child_died(generation, Cause(cause.clone()), now);
+                    self.session.child_emptied(generation, Cause(cause), now);
+                }
+            }
+            ToFront::News { text } => write_to_stderr_at_once(&format!("nostray: {text}\n")),
+            ToFront::Back => link.comes_back = true,
+            ToFront::Settled => {
+                link.is_settling = false;
+                self.session.is_settled(now);
+            }
+            ToFront::Elsewhere { variant, why } => {
+                link.share.attach.variant = Some(variant);
+                link.share.attach.because = Some(why);
+                link.part();
+                self.session.is_settled(now);
+                self.session.wake(now);
+                self.perform();
+                // What has come back waits for a child already, and it is another one.
+                if let State::Starting(generation) = *self.session.state() {
+                    self.hold(generation);
+                }
+                return false;
+            }
+            ToFront::Refused { cause, stderr } => {
+                self.session.stderr(stderr.join("\n").as_bytes());
+                self.session.refuse(Cause(cause), now);
+            }
+            ToFront::Leaving => {
+                link.part();
+                let cause = Cause("the broker that kept it was stopped".to_owned());
+                self.session.keep_handshake();
+                let is_needed = self.session.is_waited_for();
+                self.session.child_rested(generation, Some(&cause), now);
+                if is_needed {
+                    self.session.wake(now);
+                }
+                self.perform();
+                return false;
+            }
+            ToFront::Over { code, why } => {
+                link.part();
+                self.ward.code = code;
+                if let Some(why) = why {
+                    write_to_stderr_at_once(&format!("nostray: the shared child is not started again: {why}\n"));
+                    self.session.child_hopeless(generation, Cause(why), now);
+                }
+                self.session.stop(now);
+                self.perform();
+                return false;
+            }
+            ToFront::No { why, for_good } => {
+                link.part();
+                link.share.required |= for_good;
+                self.fall_back(&why);
+                return false;
+            }
+        }
+        self.perform();
+        true
+    }
+}

@@ -1,0 +1,19 @@
+//! A session's link to a child that others share: the way to the broker, and what is said on it.
+
+mod place;
+mod reach;
+mod words;
+
+pub use place::{Address, find_broker};
+pub use reach::start_broker;
+pub(crate) use reach::{Link, Reached};
+pub use words::{Attach, Bytes, Request, SLOT_KEY, SlotWish, Status, ToFront, ToSteward, VERSION, Wish, line, word};
+
+/// What a session shares, and how.
+#[derive(Debug, Clone)]
+pub struct Share {
+    /// What it wants to hold.
+    pub attach: Attach,
+    /// If that cannot be had, nothing else will do.
+    pub required: bool,
+}

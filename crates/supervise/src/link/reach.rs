@@ -1,0 +1,228 @@
+//! The way to the broker: to the one that is there, or to one that is started.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nostray_sys::local;
+use nostray_sys::stream::{Pipe, Sink};
+
+use super::Share;
+use super::place::{Address, find_broker};
+use super::words::{Request, ToSteward, line};
+use crate::outbox::Outbox;
+use crate::ward::Talk;
+
+/// How long a broker may take to be there. One that is stopping takes as long as its children do.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long one that is there may take to let a session in: it has nothing else to do. Hosts are not patient either.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// How often to knock while one is starting or leaving.
+const PACE: Duration = Duration::from_millis(10);
+/// How long one that was started is waited for before another one is.
+const START_AGAIN: Duration = Duration::from_secs(1);
+
+/// A session's link.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) share: Share,
+    stage: Stage,
+    /// Counts the connections: the number of a descriptor may be that of the one before.
+    pub(crate) connections: u64,
+    /// A child is there and can be talked to.
+    pub(crate) is_up: bool,
+    /// What no child has got comes back; until then the host is not heard.
+    pub(crate) is_settling: bool,
+    /// The next line is one that comes back.
+    pub(crate) comes_back: bool,
+    /// Nothing more is said, and for how long the rest is heard.
+    pub(crate) parting: Option<Instant>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Nobody is asked.
+    Apart,
+    /// Somebody is looked for.
+    Reaching { since: Instant, knock_at: Instant, start_at: Instant },
+    /// Somebody was asked, and has until then to answer.
+    Asking(Talk, Instant),
+    /// The session holds the child.
+    Holding(Talk),
+}
+
+/// What came of an attempt.
+#[derive(Debug)]
+pub(crate) enum Reached {
+    /// Nothing yet.
+    NotYet,
+    /// There is no way, and why.
+    NoWay(String),
+}
+
+impl Link {
+    pub(crate) fn new(share: Share) -> Self {
+        Self {
+            share,
+            stage: Stage::Apart,
+            connections: 0,
+            is_up: false,
+            is_settling: false,
+            comes_back: false,
+            parting: None,
+        }
+    }
+
+    pub(crate) fn talk(&mut self) -> Option<&mut Talk> {
+        match &mut self.stage {
+            Stage::Asking(talk, _) | Stage::Holding(talk) => Some(talk),
+            Stage::Apart | Stage::Reaching { .. } => None,
+        }
+    }
+
+    pub(crate) fn look(&self) -> Option<&Talk> {
+        match &self.stage {
+            Stage::Asking(talk, _) | Stage::Holding(talk) => Some(talk),
+            Stage::Apart | Stage::Reaching { .. } => None,
+        }
+    }
+
+    pub(crate) fn holds(&self) -> bool {
+        matches!(self.stage, Stage::Holding(_))
+    }
+
+    /// Begins to look for the broker, unless that has been done.
+    pub(crate) fn reach(&mut self) {
+        if matches!(self.stage, Stage::Apart) {
+            let now = Instant::now();
+            self.stage = Stage::Reaching { since: now, knock_at: now, start_at: now };
+        }
+    }
+
+    /// The steward has let the session in.
+    pub(crate) fn is_welcome(&mut self) {
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Apart) {
+            Stage::Asking(talk, _) => Stage::Holding(talk),
+            other => other,
+        };
+    }
+
+    /// Lets go of everything.
+    pub(crate) fn part(&mut self) {
+        self.stage = Stage::Apart;
+        (self.is_up, self.is_settling, self.comes_back, self.parting) = (false, false, false, None);
+    }
+
+    /// Says that nothing more will be said, and listens for as long to what is still answered.
+    pub(crate) fn fall_silent(&mut self, patience: Duration) {
+        self.parting = Some(Instant::now() + patience);
+        self.fall_silent_when_said();
+    }
+
+    /// What is on its way goes first.
+    pub(crate) fn fall_silent_when_said(&mut self) {
+        let is_parting = self.parting.is_some();
+        if let Some(talk) = self.talk().filter(|talk| is_parting && talk.is_said()) {
+            if let Some(socket) = talk.mouth() {
+                local::end_output(socket.as_fd());
+            }
+            talk.fall_silent();
+        }
+    }
+
+    pub(crate) fn say(&mut self, word: &ToSteward) {
+        if let Some(talk) = self.talk() {
+            talk.say(&line(word));
+        }
+    }
+
+    /// When there is something to be done by itself.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        match &self.stage {
+            Stage::Apart => None,
+            Stage::Reaching { knock_at, .. } => Some(*knock_at),
+            Stage::Asking(_, until) => Some(*until),
+            Stage::Holding(_) => self.parting,
+        }
+    }
+
+    /// Goes on looking, if it is time.
+    pub(crate) fn go_on(&mut self, max_line: usize) -> Reached {
+        let now = Instant::now();
+        match &mut self.stage {
+            Stage::Asking(_, until) if *until <= now => {
+                self.part();
+                Reached::NoWay("the broker does not answer; see `nostray broker status`".to_owned())
+            }
+            Stage::Reaching { since, knock_at, start_at } if *knock_at <= now => {
+                *knock_at = now + PACE;
+                if let Some(socket) = find_broker() {
+                    return match self.ask(&socket, max_line) {
+                        Ok(()) => Reached::NotYet,
+                        // It has ended between the two; there will be another one.
+                        Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+                            Reached::NotYet
+                        }
+                        Err(error) => Reached::NoWay(format!("the broker cannot be asked: {error}")),
+                    };
+                }
+                if now.duration_since(*since) > PATIENCE {
+                    return Reached::NoWay("no broker could be reached; see `nostray broker status`".to_owned());
+                }
+                if *start_at <= now {
+                    *start_at = now + START_AGAIN;
+                    if let Err(why) = start_broker() {
+                        return Reached::NoWay(why);
+                    }
+                    // It listens by now.
+                    *knock_at = Instant::now();
+                }
+                Reached::NotYet
+            }
+            _ => Reached::NotYet,
+        }
+    }
+
+    fn ask(&mut self, socket: &OwnedFd, max_line: usize) -> io::Result<()> {
+        local::make_room(socket.as_fd());
+        let mut talk = Talk::new(local::again(socket)?, local::again(socket)?, Outbox::new(Sink::Socket), max_line);
+        let mut request = serde_json::to_vec(&Request::Attach(Box::new(self.share.attach.clone())))?;
+        request.push(b'\n');
+        talk.try_say(&request)?;
+        self.connections += 1;
+        self.stage = Stage::Asking(talk, Instant::now() + ANSWERS_WITHIN);
+        Ok(())
+    }
+}
+
+/// Starts a broker that is nobody's child. Returns when it listens, or has found that there is one already.
+pub fn start_broker() -> Result<(), String> {
+    let address = Address::for_a_new_one()?;
+    let failed = |error: io::Error| format!("a broker cannot be started: {error}");
+    let ready = Pipe::new().map_err(failed)?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("nostray").args(["broker", "serve"]).arg(&address.socket);
+    // What this host has set is not for the children of others: each gets its own session's. Where to look for the files is.
+    command.env_clear();
+    for name in ["PATH", "HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CACHE_HOME", "TMPDIR", "LANG"] {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+    command.current_dir("/").stdin(Stdio::null()).stdout(ready.writer).stderr(Stdio::null());
+    let mut started = command.spawn().map_err(failed)?;
+    drop(command);
+    // It becomes a daemon and lets its beginning end.
+    started.wait().map_err(failed)?;
+    let until = [(ready.reader.as_fd(), nostray_sys::poll::Until::Readable)];
+    if !nostray_sys::poll::wait(&until, Some(START_AGAIN)).map_err(failed)?.contains(&true) {
+        return Ok(());
+    }
+    let mut why = [0; 512];
+    match nostray_sys::stream::read(&ready.reader, &mut why) {
+        Ok(Some(length @ 1..)) => Err(String::from_utf8_lossy(&why[..length]).trim_end().to_owned()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,139 @@
+//! What is written down of a child: its state for `ps`, its story for the journal, and what it printed for nobody.
+
+use nostray_registry::{SAYS_STOPPING, SeriesKeeper, Story};
+use nostray_slot::Tenancy;
+use nostray_sys::descriptors::write_to_stderr_at_once;
+
+use super::Ward;
+use super::child::Says;
+use crate::machine::{Generation, Moment, State};
+use nostray_pen::Rate;
+
+impl Ward {
+    /// Puts the child on record, before there is one. It is contained all the same if that is not possible.
+    pub fn open_record(&mut self) {
+        let Self { keeping, yard, id, series, warned, .. } = self;
+        if series.is_none() {
+            match SeriesKeeper::open(id, &keeping.spec, &keeping.passport, yard.host()) {
+                Ok(opened) => *series = Some(opened),
+                Err(_) if *warned => {}
+                Err(why) => {
+                    write_to_stderr_at_once(&format!("nostray: this child is contained, but not on record: {why}\n"))
+                }
+            }
+        }
+    }
+
+    /// From now on it holds a slot, and every child that it starts does. One that is not on record could not be found by whoever wants
+    /// the slot next, if all of us were killed.
+    pub fn hold(&mut self, mut tenancy: Tenancy) -> Result<(), String> {
+        let slot = tenancy.slot().to_string();
+        let Some(series) = &mut self.series else {
+            tenancy.is_over();
+            return Err(format!("slot {slot} is only for a child that can be put on record"));
+        };
+        series.hold(&slot);
+        self.keeping.passport.slot = Some(slot);
+        self.tenancy = Some(tenancy);
+        Ok(())
+    }
+
+    /// Whether it holds a slot.
+    #[must_use]
+    pub fn holds_slot(&self) -> bool {
+        self.tenancy.is_some()
+    }
+
+    /// What is on record, if it is.
+    pub fn record(&mut self) -> Option<&mut SeriesKeeper> {
+        self.series.as_mut()
+    }
+
+    /// It is over, and the record is not needed any more.
+    pub fn close_record(&mut self) {
+        if let Some(series) = self.series.take() {
+            series.close();
+        }
+        if let Some(tenancy) = &mut self.tenancy {
+            tenancy.is_over();
+        }
+    }
+
+    /// Something that the child printed and that was not for anybody.
+    pub fn log(&mut self, why: &str, line: &[u8]) {
+        if let Some(series) = &mut self.series {
+            series.printed(why, line);
+        }
+    }
+
+    /// Looks for what others have left.
+    pub fn sweep(&mut self) {
+        if let Some(sweeper) = self.series.as_ref().and_then(SeriesKeeper::sweep) {
+            self.yard.is_sweeper(sweeper);
+        }
+    }
+
+    /// Writes down what has become of the child. False if that is on record already. `pause` is how long it is until the next
+    /// start.
+    pub fn put_on_record(
+        &mut self,
+        state: &State,
+        generation: Generation,
+        pause: impl FnOnce() -> Moment,
+        limit: Rate,
+    ) -> bool {
+        let says = self.child.as_ref().map_or_else(Says::default, |child| child.says.clone());
+        if self.told.as_ref().is_some_and(|(told, of, said)| told == state && *of == generation && *said == says) {
+            return false;
+        }
+        let before = self.told.replace((state.clone(), generation, says.clone())).map(|(state, ..)| state);
+        let Some(series) = &mut self.series else { return true };
+        use nostray_registry::State as Recorded;
+        let recorded = match state {
+            State::Asleep | State::Ended => Recorded::Asleep,
+            State::Starting(_) | State::Ready { .. } if says.is_stopping => {
+                Recorded::Stopping { reason: SAYS_STOPPING.to_owned() }
+            }
+            State::Starting(_) => Recorded::Starting,
+            // It has answered, but that is not what the user takes for ready.
+            State::Ready { .. } if !says.is_ready => Recorded::Starting,
+            State::Ready { .. } => Recorded::Ready,
+            State::Stopping { why, .. } => Recorded::Stopping { reason: why.cause().0 },
+            State::Falling { cause, .. } => Recorded::Stopping { reason: cause.0.clone() },
+            State::BackingOff { cause } => Recorded::BackingOff { cause: cause.0.clone() },
+            State::Tripped { cause } => Recorded::Tripped { cause: cause.0.clone() },
+        };
+        let (is_ready, is_stopping) = (recorded == Recorded::Ready, matches!(recorded, Recorded::Stopping { .. }));
+        series.enter(recorded, generation.0);
+        series.status(says.status.as_deref());
+        if let Some(tenancy) = &mut self.tenancy {
+            if is_ready {
+                tenancy.is_ready();
+            } else if is_stopping {
+                tenancy.is_stopping();
+            }
+        }
+        let milliseconds = |time: Moment| u64::try_from(time.as_millis()).unwrap_or(0);
+        match (state, before) {
+            (State::Ready { .. }, Some(State::Starting(_))) => {
+                let after = self.child.as_ref().map_or(Moment::ZERO, |child| child.started.elapsed());
+                series.tell(Story::Answering { generation: generation.0, after: milliseconds(after) });
+            }
+            (State::BackingOff { cause }, _) => series.tell(Story::Respawning {
+                generation: generation.0 + 1,
+                pause: milliseconds(pause()),
+                cause: cause.0.clone(),
+            }),
+            (State::Tripped { cause }, _) => {
+                write_to_stderr_at_once(&format!(
+                    "nostray: {cause}; it failed too often ({limit}), and calls are answered with an error for a \
+                     while\n"
+                ));
+                series.tell(Story::Tripped { cause: cause.0.clone() });
+            }
+            (State::Asleep, Some(State::Stopping { .. })) => series.tell(Story::Asleep),
+            _ => {}
+        }
+        true
+    }
+}

@@ -1,0 +1,10 @@
+//! Time that nobody sets.
+
+use std::time::Duration;
+
+/// How long the machine has been running, asleep or not. The same for all processes, whatever the wall clock says.
+#[must_use]
+pub fn since_boot() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+}

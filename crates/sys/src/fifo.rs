@@ -1,0 +1,52 @@
+//! A pipe with a name. Whoever has it open to read learns when the last one ends who has it open to write.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
+
+/// Makes one, unless it is there.
+pub fn make(path: &Path) -> io::Result<()> {
+    match mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0) {
+        Err(rustix::io::Errno::EXIST) => Ok(()),
+        made => Ok(made?),
+    }
+}
+
+/// Opens it to write, though nobody may be there to read.
+pub fn hold(path: &Path) -> io::Result<OwnedFd> {
+    Ok(open(path, OFlags::RDWR | FLAGS, Mode::empty())?)
+}
+
+/// Opens it to read. It hangs up when all who held it, now or later, have let go of it.
+pub fn watch(path: &Path) -> io::Result<OwnedFd> {
+    Ok(open(path, OFlags::RDONLY | FLAGS, Mode::empty())?)
+}
+
+const FLAGS: OFlags = OFlags::NONBLOCK.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::poll::{Until, wait};
+    use std::os::fd::AsFd;
+    use std::time::Duration;
+
+    #[test]
+    fn it_hangs_up_when_the_last_holder_is_gone_and_not_before_there_was_one() {
+        let path = std::env::temp_dir().join(format!("nostray-fifo-{}", crate::process::random()));
+        make(&path).expect("made");
+        make(&path).expect("is there");
+        let watcher = watch(&path).expect("opened");
+        let is_over = || wait(&[(watcher.as_fd(), Until::HungUp)], Some(Duration::ZERO)).expect("looked")[0];
+        assert!(!is_over(), "nobody was there yet");
+        let (first, second) = (hold(&path).expect("held"), hold(&path).expect("held"));
+        assert!(!is_over());
+        drop(first);
+        assert!(!is_over(), "one is left");
+        drop(second);
+        assert!(is_over());
+        std::fs::remove_file(path).expect("remove");
+    }
+}
