@@ -4,22 +4,38 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::Failure;
+use crate::compare::Part;
 
 pub(crate) const USAGE: &str = "\
-usage: nostray-bench pen [--quick] [--markdown FILE]
+usage: nostray-bench compare [--quick] [--only PART]...
+       nostray-bench pen [--quick] [--markdown FILE]
        nostray-bench managed [--quick] [--markdown FILE]
+       nostray-bench share [--quick] [--markdown FILE]
+       nostray-bench spawn [--quick] [--markdown FILE]
        nostray-bench registry [--quick]
-       nostray-bench race [--managed] [--rounds N] [--seed S] [--threads T]
+       nostray-bench race [--managed|--slots] [--rounds N] [--seed S] [--threads T]
 
+compare
+      measures nostray and what people use instead on the same work, and writes RESULTS.md and its charts
+      into bench/; with `--quick` in five minutes, and into target/compare, as with `--only` one or more of
+      containment, messages, sessions, starts, knowing, recovery
 pen   measures latency, throughput, start, memory, tear-down and wake-ups of `nostray run`,
       no wrapper, and tini, dumb-init and bwrap where they are installed
 managed
       measures latency, throughput, memory and waking of `nostray run --respawn` and `--hibernate`,
       against no wrapper and against a bare relay, with a native server and with server-everything
+share
+      measures latency, throughput and memory of `nostray share`, against no wrapper, against two bare
+      relays in a row, and against rmcp-mux; with a native server and with server-everything
+spawn
+      measures what starting a child costs a host with 1 GiB of memory: the library's `Pen::spawn`
+      against `posix_spawn` and against `fork` and `execve`
 registry
       measures `nostray ps` and `nostray sweep` against `ps -e`
 race  kills the pen's own processes at random moments and looks for survivors; with `--managed`
       those around a supervised child, which must not be started beside the last one either;
+      with `--slots`, twenty want one slot, and whoever is there is struck: never two hold it, and
+      it is obtained in the end;
       `--rounds 1 --seed S` plays one round again";
 
 /// What to do.
@@ -27,15 +43,26 @@ pub(crate) enum Command {
     Help,
     Pen(Shown),
     Managed(Shown),
-    /// The server that `managed` talks to; it is busy for so long before it reads.
+    Share(Shown),
+    Spawn(Shown),
+    /// The server that `managed` and `share` talk to; it is busy for so long before it reads.
     Echo(Duration),
-    /// The relay that `managed` compares with, and the command behind it.
+    /// The relay that they compare with, and the command behind it.
     Relay(Vec<String>),
     Registry(crate::registry::Options),
     Race(Race),
+    Compare(Compare),
 }
 
-/// Options of `pen` and `managed`.
+/// Options of `compare`.
+#[derive(Default)]
+pub(crate) struct Compare {
+    pub(crate) quick: bool,
+    /// These parts alone; all, if none is named.
+    pub(crate) only: Vec<Part>,
+}
+
+/// Options of `pen`, `managed`, `share` and `spawn`.
 #[derive(Default)]
 pub(crate) struct Shown {
     pub(crate) quick: bool,
@@ -45,6 +72,7 @@ pub(crate) struct Shown {
 /// Options of `race`.
 pub(crate) struct Race {
     pub(crate) managed: bool,
+    pub(crate) slots: bool,
     pub(crate) rounds: u64,
     pub(crate) seed: u64,
     pub(crate) threads: usize,
@@ -56,7 +84,7 @@ pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, 
         words.next().ok_or_else(|| Failure::from(format!("{name} needs a value")))
     };
     match command.as_str() {
-        "pen" | "managed" => {
+        "pen" | "managed" | "share" | "spawn" => {
             let mut options = Shown::default();
             while let Some(word) = words.next() {
                 match word.as_str() {
@@ -65,7 +93,23 @@ pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, 
                     _ => return Err(format!("{command} has no option '{word}'").into()),
                 }
             }
-            Ok(if command == "pen" { Command::Pen(options) } else { Command::Managed(options) })
+            Ok(match command.as_str() {
+                "pen" => Command::Pen(options),
+                "managed" => Command::Managed(options),
+                "spawn" => Command::Spawn(options),
+                _ => Command::Share(options),
+            })
+        }
+        "compare" => {
+            let mut options = Compare::default();
+            while let Some(word) = words.next() {
+                match word.as_str() {
+                    "--quick" => options.quick = true,
+                    "--only" => options.only.push(value(&word, &mut words)?.parse()?),
+                    _ => return Err(format!("compare has no option '{word}'").into()),
+                }
+            }
+            Ok(Command::Compare(options))
         }
         "echo" => Ok(Command::Echo(Duration::from_millis(words.next().unwrap_or_default().parse().unwrap_or(0)))),
         "relay" => Ok(Command::Relay(words.collect())),
@@ -75,10 +119,12 @@ pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, 
             _ => Err("registry has no option but --quick".into()),
         },
         "race" => {
-            let mut options = Race { managed: false, rounds: 2000, seed: nostray_sys::process::random(), threads: 4 };
+            let mut options =
+                Race { managed: false, slots: false, rounds: 2000, seed: nostray_sys::process::random(), threads: 4 };
             while let Some(word) = words.next() {
                 match word.as_str() {
                     "--managed" => options.managed = true,
+                    "--slots" => options.slots = true,
                     "--rounds" => options.rounds = value(&word, &mut words)?.parse()?,
                     "--seed" => options.seed = value(&word, &mut words)?.parse()?,
                     "--threads" => options.threads = value(&word, &mut words)?.parse()?,

@@ -1,7 +1,8 @@
 //! The process around the benchmark: it starts this program a second time, which does the work, and afterwards ends
 //! whatever that has left behind, whether it finished, failed, panicked (which aborts) or was interrupted.
 //!
-//! What belongs to the run is told by a variable in its environment, which everything below it inherits.
+//! What belongs to the run is told by a variable in its environment, which everything below it inherits; or, since a broker has an
+//! environment of its own, by where its program is.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,11 @@ pub(crate) fn run() -> Result<ExitCode, Failure> {
         .env(MARK, &run.mark)
         .env("TMPDIR", &run.folder)
         .env("CARGO_TARGET_DIR", &run.target)
+        // No broker that the user has is taken for one of this run, wherever it is.
+        .env("NOSTRAY_BROKER_VERSION", &run.mark)
+        .env("XDG_RUNTIME_DIR", &run.folder)
+        .env("XDG_STATE_HOME", run.folder.join("state"))
+        .env("XDG_CACHE_HOME", run.folder.join("cache"))
         .spawn()?;
     // From here on, so that the one inside does not inherit it.
     let asked_to_end = wanted_signals();
@@ -96,15 +102,29 @@ impl Run {
     }
 
     fn everybody(&self) -> Vec<Found> {
-        let mark = format!("{MARK}={}", self.mark);
-        let bears = |pid: Pid| {
-            std::fs::read(Path::new("/proc").join(pid.to_string()).join("environ"))
-                .is_ok_and(|environ| environ.split(|&b| b == 0).any(|variable| variable == mark.as_bytes()))
-        };
-        let all = nostray_sys::proc::scan().unwrap_or_default();
-        let those = all.into_iter().filter(|stat| !stat.is_zombie() && bears(stat.pid));
-        those.filter_map(|stat| Found::by_pid(stat.pid)).collect()
+        everybody(&self.mark, &self.folder)
     }
+}
+
+/// All processes of this run but this one, for the process that does the work.
+pub(crate) fn company() -> Vec<Found> {
+    let mark = std::env::var(MARK).unwrap_or_default();
+    let mut others = everybody(&mark, &std::env::temp_dir());
+    others.retain(|found| found.stat.pid != getpid());
+    others
+}
+
+fn everybody(mark: &str, folder: &Path) -> Vec<Found> {
+    let mark = format!("{MARK}={mark}");
+    let bears = |pid: Pid| {
+        let process = Path::new("/proc").join(pid.to_string());
+        std::fs::read_link(process.join("exe")).is_ok_and(|program| program.starts_with(folder))
+            || std::fs::read(process.join("environ"))
+                .is_ok_and(|environ| environ.split(|&b| b == 0).any(|variable| variable == mark.as_bytes()))
+    };
+    let all = nostray_sys::proc::scan().unwrap_or_default();
+    let those = all.into_iter().filter(|stat| !stat.is_zombie() && bears(stat.pid));
+    those.filter_map(|stat| Found::by_pid(stat.pid)).collect()
 }
 
 impl Drop for Run {

@@ -55,22 +55,51 @@ impl Host {
     pub(crate) fn ready(&mut self, within: Duration) -> Result<(), Failure> {
         let deadline = Instant::now() + within;
         loop {
-            if self.says.buffer().is_empty() {
-                let left = deadline.saturating_duration_since(Instant::now());
-                if !wait(&[(self.says.get_ref().as_fd(), Until::Readable)], Some(left))?.contains(&true) {
-                    return Err(format!("the command was not ready within {within:?}").into());
-                }
-            }
-            let mut line = String::new();
-            if self.says.read_line(&mut line)? == 0 {
-                return Err("the host ended before its command was ready".into());
-            }
-            match line.trim_end() {
+            match self.line(deadline)?.as_str() {
                 "ready" | READY => return Ok(()),
                 line if line.starts_with("front ") => {}
                 line => return Err(format!("the host said '{line}'").into()),
             }
         }
+    }
+
+    /// The number of the command, which the host says as soon as it has started it.
+    pub(crate) fn command(&mut self, within: Duration) -> Result<Pid, Failure> {
+        let deadline = Instant::now() + within;
+        loop {
+            if let Some(number) = self.line(deadline)?.strip_prefix("front ") {
+                return Ok(badchild::pid(number.parse()?));
+            }
+        }
+    }
+
+    /// Has it say a line to the command, and waits for one with this in it.
+    pub(crate) fn ask(&mut self, line: &str, answer: &str, within: Duration) -> Result<(), Failure> {
+        let deadline = Instant::now() + within;
+        writeln!(self.orders, "say {line}")?;
+        while !self.line(deadline)?.contains(answer) {}
+        Ok(())
+    }
+
+    /// The next line that it or its command says.
+    fn line(&mut self, deadline: Instant) -> Result<String, Failure> {
+        if self.says.buffer().is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if !wait(&[(self.says.get_ref().as_fd(), Until::Readable)], Some(left))?.contains(&true) {
+                return Err("the command said nothing in time".into());
+            }
+        }
+        let mut line = String::new();
+        if self.says.read_line(&mut line)? == 0 {
+            return Err("the host ended before its command was ready".into());
+        }
+        line.truncate(line.trim_end().len());
+        Ok(line)
+    }
+
+    /// Where whom it started beside the command plays.
+    pub(crate) fn friends(&mut self) -> &mut Scene {
+        &mut self.friends
     }
 
     /// Whether whom it started beside the command is there.
@@ -98,7 +127,7 @@ impl Drop for Host {
 }
 
 /// The token of a scene, to be given to somebody else's children.
-fn token(scene: &Scene) -> Result<OsString, Failure> {
+pub(crate) fn token(scene: &Scene) -> Result<OsString, Failure> {
     let command = scene.command("/".as_ref());
     let mut variables = command.get_envs();
     let token = variables.find_map(|(name, value)| value.filter(|_| name == TOKEN));

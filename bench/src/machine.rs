@@ -13,3 +13,10 @@ pub(crate) fn describe() -> String {
     let model = model.trim_start_matches([' ', '\t', ':']);
     format!("Linux {}, {cores} cores of {model}, {gib:.1} GiB, as {user}", kernel.trim())
 }
+
+/// The memory that can be had without taking it from anybody, in MiB.
+pub(crate) fn free_mib() -> Option<usize> {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kib = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(kib.trim().trim_end_matches("kB").trim().parse::<usize>().ok()? >> 10)
+}

@@ -35,8 +35,15 @@ impl Held {
     }
 }
 
-/// Measures all wrappers. Returns the table, and what nostray holds, in KiB.
-pub(crate) fn measure(variants: &[Variant], programs: &Programs, passes: usize) -> Result<(Table, Spread), Failure> {
+/// What one wrapper holds, in KiB.
+pub(crate) type Size = (&'static str, Spread);
+
+/// Measures all wrappers. Returns the table, and what each of them holds.
+pub(crate) fn measure(
+    variants: &[Variant],
+    programs: &Programs,
+    passes: usize,
+) -> Result<(Table, Vec<Size>), Failure> {
     let wrappers: Vec<&Variant> = variants.iter().filter(|variant| !variant.is_direct()).collect();
     let mut all: Vec<Vec<Vec<Held>>> = wrappers.iter().map(|_| Vec::new()).collect();
     for pass in 0..passes {
@@ -48,14 +55,13 @@ pub(crate) fn measure(variants: &[Variant], programs: &Programs, passes: usize) 
     let title = "Memory of the wrapper's own processes, idle, 200 ms after the start";
     let mut table = Table::new(title, &["", "PSS KiB", "private KiB", "PSS of each, KiB"]);
     let sums = |seen: &[Vec<Held>], of: fn(&Held) -> f64| -> Vec<f64> {
-        seen.iter().map(|held| held.iter().map(of).sum()).collect()
+        // A wrapper that becomes its child has no process: an empty sum of floats would be -0.
+        seen.iter().map(|held| held.iter().map(of).fold(0.0, |sum, kib| sum + kib)).collect()
     };
-    let mut nostrays = Spread::default();
+    let mut sizes = Vec::new();
     for (variant, seen) in wrappers.iter().zip(&all) {
         let pss = Spread::of(&sums(seen, |held| held.pss));
-        if variant.is_nostray() {
-            nostrays = pss;
-        }
+        sizes.push((variant.name, pss));
         table.row([
             variant.name.to_owned(),
             pss.show(0),
@@ -67,7 +73,7 @@ pub(crate) fn measure(variants: &[Variant], programs: &Programs, passes: usize) 
         "Median of {passes} passes (lowest-highest). PSS counts a page that n processes share as 1/n in each, so pages \
          of the C library that the rest of the machine uses too count for little."
     ));
-    Ok((table, nostrays))
+    Ok((table, sizes))
 }
 
 fn one(variant: &Variant, programs: &Programs) -> Result<Vec<Held>, Failure> {

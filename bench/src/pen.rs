@@ -24,16 +24,21 @@ pub(crate) fn run(options: &args::Shown) -> Result<(), Failure> {
     }
     let (table, latency) = messages::measure(&with_both_tiers, &programs, &amount)?;
     report.add(&table);
-    let (table, start) = if quick { start::measure(&variants, 3, 20)? } else { start::measure(&variants, 10, 50)? };
+    let (table, starts) = if quick { start::measure(&variants, 3, 20)? } else { start::measure(&variants, 10, 50)? };
     report.add(&table);
-    let (table, pss) = memory::measure(&variants, &programs, if quick { 2 } else { 5 })?;
+    let start = starts.into_iter().zip(&variants).find_map(|(added, variant)| variant.is_nostray().then_some(added));
+    let start = start.ok_or("no nostray")?;
+    let (table, sizes) = memory::measure(&variants, &programs, if quick { 2 } else { 5 })?;
     report.add(&table);
+    let (_, pss) = sizes.into_iter().find(|(name, _)| *name == "nostray run").ok_or("no nostray")?;
     report.add(&quiet::measure(&variants, &programs)?);
 
+    let unknown = teardown::Survivors::unknown();
     let (tables, teardown) = if quick {
-        teardown::measure(&with_both_tiers, &programs, &[1, 10, 100], |_| 5)?
+        teardown::measure(&with_both_tiers, &programs, &[1, 10, 100], |_| 5, &unknown)?
     } else {
-        teardown::measure(&with_both_tiers, &programs, &[1, 10, 100, 1000], |size| if size < 1000 { 25 } else { 7 })?
+        let runs = |size| if size < 1000 { 25 } else { 7 };
+        teardown::measure(&with_both_tiers, &programs, &[1, 10, 100, 1000], runs, &unknown)?
     };
     tables.iter().for_each(|table| report.add(table));
     report.add(&targets::check(&Measured { latency, pss, start, teardown }));

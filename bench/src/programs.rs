@@ -1,7 +1,10 @@
 //! The programs that are measured, built here so that they are what the sources say.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use badchild::Found;
 
 use crate::Failure;
 
@@ -21,8 +24,8 @@ impl Programs {
         let folder = me.ancestors().nth(2).ok_or("no target folder")?;
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let built = Command::new(cargo)
-            .args(["build", "--quiet", "--release", "-p", "nostray-cli", "-p", "badchild"])
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .args(["build", "--quiet", "--release", "--bin", "nostray", "--bin", "badchild"])
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
             .status()?;
         if !built.success() {
             return Err("cargo could not build nostray and badchild".into());
@@ -40,4 +43,32 @@ fn existing(folder: &Path, name: &str) -> Result<PathBuf, Failure> {
 /// Where a program is in PATH.
 pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// Whether a process was started with exactly these words.
+pub(crate) fn is_started_with(found: &Found, command: &[OsString]) -> bool {
+    let words: Vec<u8> = command.iter().flat_map(|word| [word.as_encoded_bytes(), b"\0"].concat()).collect();
+    std::fs::read(format!("/proc/{}/cmdline", found.stat.pid)).is_ok_and(|line| line == words)
+}
+
+/// All processes that run this program. For one that was built for this run, that is all there are of it.
+pub(crate) fn running(program: &Path) -> Vec<Found> {
+    let all = nostray_sys::proc::scan().unwrap_or_default();
+    let runs_it = |stat: &nostray_sys::proc::Stat| {
+        std::fs::read_link(format!("/proc/{}/exe", stat.pid)).is_ok_and(|file| file == program)
+    };
+    all.into_iter()
+        .filter(|stat| !stat.is_zombie() && runs_it(stat))
+        .filter_map(|stat| Found::by_pid(stat.pid))
+        .collect()
+}
+
+/// Waits until nobody runs this program.
+pub(crate) fn until_none_runs(program: &Path) -> Result<(), Failure> {
+    if badchild::comes_true(badchild::PATIENCE, &mut || running(program).is_empty()) {
+        return Ok(());
+    }
+    let left: Vec<String> =
+        running(program).iter().map(|found| format!("{} {}", found.stat.pid, found.command)).collect();
+    Err(format!("still there although nobody needs it: {left:#?}").into())
 }

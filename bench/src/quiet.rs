@@ -1,7 +1,6 @@
 //! Whether a wrapper stays out of the way: what its own processes do while messages pass and while nothing does.
 //!
-//! A process that is not woken up makes no context switch, so the kernel's counters tell without disturbing it. Where
-//! there is strace, it counts the system calls as well.
+//! The kernel counts their context switches; where there is strace, it counts the system calls as well.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -9,13 +8,14 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
-use badchild::{Found, Pid};
+use badchild::Found;
 use nostray_sys::{Pidfd, Signal};
 
 use crate::messages::Echo;
 use crate::programs::{Programs, in_path};
 use crate::report::Table;
 use crate::variants::Variant;
+use crate::wakeups::Switches;
 use crate::{Failure, screen};
 
 const MESSAGES: usize = 10_000;
@@ -66,11 +66,11 @@ fn one(variant: &Variant, programs: &Programs, strace: Option<&PathBuf>) -> Resu
     let own = echo.started().wrappers_own(&child);
     let pass_messages = |echo: &mut Echo| (0..MESSAGES).try_for_each(|_| echo.round_trip().map(drop));
 
-    let start = switches(&own)?;
+    let start = Switches::of(&own)?;
     pass_messages(&mut echo)?;
-    let after_messages = switches(&own)?;
+    let after_messages = Switches::of(&own)?;
     std::thread::sleep(IDLE); // the time in which nothing may happen is what is measured
-    let after_idle = switches(&own)?;
+    let after_idle = Switches::of(&own)?;
     let calls = match strace {
         None => None,
         Some(strace) => {
@@ -82,17 +82,8 @@ fn one(variant: &Variant, programs: &Programs, strace: Option<&PathBuf>) -> Resu
             Some((messages, tracer.calls()?))
         }
     };
-    Ok(Seen { processes: own.len(), switches: (after_messages - start, after_idle - after_messages), calls })
-}
-
-fn switches(processes: &[Found]) -> Result<u64, Failure> {
-    processes.iter().map(|found| switches_of(found.stat.pid)).sum()
-}
-
-fn switches_of(pid: Pid) -> Result<u64, Failure> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let lines = status.lines().filter(|line| line.contains("ctxt_switches"));
-    lines.map(|line| Ok(line.rsplit(':').next().unwrap_or_default().trim().parse::<u64>()?)).sum()
+    let switches = (after_messages.since(&start), after_idle.since(&after_messages));
+    Ok(Seen { processes: own.len(), switches, calls })
 }
 
 /// strace at work, ended with the value.

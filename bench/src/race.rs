@@ -2,12 +2,14 @@
 //! the end nobody of the tree may be left, and nobody else may have been touched. With `--managed` it is those around a
 //! supervised child, which comes back meanwhile, but never beside the last one.
 //!
-//! All of them at once is left out: then the tree does survive, until a later `nostray sweep`.
+//! With `--slots`, it is twenty who want one slot that are struck; see `badchild::contest`.
+//!
+//! All of them at once is left out but for slots: then the tree does survive, until a later `nostray sweep`.
 
 mod chain;
 mod plan;
-mod random;
 mod round;
+mod slots;
 
 use std::cell::RefCell;
 use std::process::ExitCode;
@@ -15,7 +17,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use badchild::{Bystanders, Scene, User};
+use badchild::{Bystanders, Scene, User, random};
 
 use crate::programs::Programs;
 use crate::{Failure, args, screen};
@@ -48,6 +50,9 @@ struct Tally {
 }
 
 pub(crate) fn run(options: &args::Race) -> Result<ExitCode, Failure> {
+    if options.slots {
+        return slots::run(options);
+    }
     screen::progress("building");
     let stage =
         Stage { programs: Programs::build()?, users: User::all(), bystanders: Bystanders::start(User::Current) };

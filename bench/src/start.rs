@@ -16,8 +16,8 @@ struct Passes {
     to_the_end: Vec<f64>,
 }
 
-/// Measures all variants, in turns. Returns the table, and the milliseconds that nostray adds.
-pub(crate) fn measure(variants: &[Variant], passes: usize, starts: usize) -> Result<(Table, Spread), Failure> {
+/// Measures all variants, in turns, direct first. Returns the table, and the milliseconds that each of them adds.
+pub(crate) fn measure(variants: &[Variant], passes: usize, starts: usize) -> Result<(Table, Vec<Spread>), Failure> {
     let mut all: Vec<Passes> = variants.iter().map(|_| Passes::default()).collect();
     for pass in 0..passes {
         screen::progress(format_args!("starts: pass {} of {passes}", pass + 1));
@@ -36,17 +36,19 @@ pub(crate) fn measure(variants: &[Variant], passes: usize, starts: usize) -> Res
         }
     }
     let direct = &all.first().ok_or("no direct")?.medians;
-    let added = |passes: &Passes| -> Vec<f64> { passes.medians.iter().zip(direct).map(|(own, d)| own - d).collect() };
+    let added = |passes: &Passes| {
+        Spread::of(&passes.medians.iter().zip(direct).map(|(own, direct)| own - direct).collect::<Vec<_>>())
+    };
+    let added: Vec<Spread> = all.iter().map(added).collect();
     let title = format!("Start: {} starts of /bin/echo, each variant", passes * starts);
     let columns = ["", "p50 ms", "p90 ms", "above direct, p50 ms", "to its end, p50 ms"];
     let mut table = Table::new(title, &columns);
-    for (variant, passes) in variants.iter().zip(&all) {
-        let above = Spread::of(&added(passes)).show(2);
+    for ((variant, passes), added) in variants.iter().zip(&all).zip(&added) {
         table.row([
             variant.name.to_owned(),
             format!("{:.2}", median(&passes.all)),
             format!("{:.2}", percentile(&passes.all, 0.9)),
-            if variant.is_direct() { "-".to_owned() } else { above },
+            if variant.is_direct() { "-".to_owned() } else { added.show(2) },
             format!("{:.2}", median(&passes.to_the_end)),
         ]);
     }
@@ -54,8 +56,7 @@ pub(crate) fn measure(variants: &[Variant], passes: usize, starts: usize) -> Res
         "From the start to the child's first byte. Above direct: median of {passes} passes (lowest-highest). To its \
          end: until the wrapper itself has ended and been reaped."
     ));
-    let nostray = variants.iter().zip(&all).find(|(variant, _)| variant.is_nostray()).ok_or("no nostray")?;
-    Ok((table, Spread::of(&added(nostray.1))))
+    Ok((table, added))
 }
 
 /// Milliseconds to the first byte, and to the end.

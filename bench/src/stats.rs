@@ -25,6 +25,11 @@ impl Spread {
         Self { median: median(values), low: percentile(values, 0.0), high: percentile(values, 1.0) }
     }
 
+    /// Whether it is more than another by more than either of them varies.
+    pub(crate) fn is_above(self, other: Self) -> bool {
+        self.median > other.high && self.low > other.median
+    }
+
     /// Like `1.02 (0.98-1.07)`.
     pub(crate) fn show(self, digits: usize) -> String {
         format!("{:.digits$} ({:.digits$}-{:.digits$})", self.median, self.low, self.high)
@@ -46,6 +51,14 @@ mod tests {
         assert_eq!((median(&values), percentile(&values, 0.99)), (51.0, 100.0));
         assert_eq!((percentile(&values, 0.0), percentile(&values, 1.0)), (1.0, 101.0));
         assert_eq!(median(&[]), 0.0);
+    }
+
+    #[test]
+    fn what_varies_as_much_as_it_differs_is_not_above() {
+        let low = Spread::of(&[1.0, 2.0, 3.0]);
+        assert!(Spread::of(&[2.5, 4.0, 5.0]).is_above(low));
+        assert!(!Spread::of(&[1.5, 4.0, 5.0]).is_above(low) && !Spread::of(&[2.5, 2.9, 5.0]).is_above(low));
+        assert!(!low.is_above(low));
     }
 
     #[test]

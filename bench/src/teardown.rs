@@ -3,24 +3,29 @@
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::process::Stdio;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use badchild::{Found, Scene};
 use nostray_sys::poll::{Until, wait};
 use nostray_sys::{Pidfd, Signal};
 
+use crate::Failure;
 use crate::host::Host;
 use crate::programs::Programs;
 use crate::report::Table;
 use crate::stats::{median, percentile};
+use crate::traffic::watch;
 use crate::variants::Variant;
-use crate::{Failure, screen};
 
 /// The graces that stubborn trees are given, together.
 pub(crate) const GRACES: Duration = Duration::from_millis(200);
 const GRACE_OPTIONS: [&str; 4] = ["--eof-grace", "100ms", "--term-grace", "100ms"];
 /// What is there after this, stays.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is not tried at the same time as another one.
+const LARGE: usize = 100;
 
 /// A kind of tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,31 +52,83 @@ enum Outcome {
     Survived(usize),
 }
 
-/// The times of nostray's trees, for the targets.
-pub(crate) struct Times(Vec<(Tree, Vec<f64>)>);
+/// What became of all trees.
+pub(crate) struct Times(Vec<Seen>);
+
+/// One variant with one kind of tree.
+pub(crate) struct Seen {
+    pub(crate) tree: Tree,
+    pub(crate) variant: &'static str,
+    pub(crate) is_nostray: bool,
+    pub(crate) outcomes: Outcomes,
+}
 
 impl Times {
-    /// The median for one kind of tree, in milliseconds from the host's death; none if one of them survived.
+    /// nostray's median for one kind of tree, in milliseconds from the host's death; none if one of them survived.
     pub(crate) fn median(&self, tree: Tree) -> Option<f64> {
-        let (_, times) = self.0.iter().find(|(kind, _)| *kind == tree)?;
-        (!times.is_empty()).then(|| median(times))
+        let seen = self.0.iter().find(|seen| seen.is_nostray && seen.tree == tree)?;
+        seen.outcomes.times().map(median)
     }
 
     pub(crate) fn trees(&self) -> impl Iterator<Item = Tree> {
-        self.0.iter().map(|(tree, _)| *tree)
+        let mut trees: Vec<Tree> = self.0.iter().map(|seen| seen.tree).collect();
+        trees.dedup();
+        trees.into_iter()
+    }
+
+    pub(crate) fn all(&self) -> &[Seen] {
+        &self.0
     }
 }
 
-/// Measures all variants with all trees. `runs` says how often for a size; a variant that leaves survivors is not asked
+/// Who leaves how many survivors of which trees; one try each, the variants all at once, so that survivors are waited for together.
+pub(crate) struct Survivors(Vec<(&'static str, Tree, usize)>);
+
+impl Survivors {
+    /// Nothing is known of anybody.
+    pub(crate) fn unknown() -> Self {
+        Self(Vec::new())
+    }
+
+    pub(crate) fn find(variants: &[Variant], programs: &Programs, sizes: &[usize]) -> Result<Self, Failure> {
+        let trees =
+            || [false, true].into_iter().flat_map(|stubborn| sizes.iter().map(move |&size| Tree { size, stubborn }));
+        // A handle for each process of one large tree after the other: together they are more than a process may have.
+        let large = Mutex::new(());
+        let of = |variant: &Variant| {
+            let mut survivors = Vec::new();
+            for tree in trees() {
+                let _alone = (tree.size >= LARGE).then(|| large.lock());
+                if let Outcome::Survived(count) = one(variant, programs, tree)? {
+                    survivors.push((variant.name, tree, count));
+                }
+            }
+            Ok::<_, Failure>(survivors)
+        };
+        let all: Result<Vec<_>, Failure> = std::thread::scope(|scope| {
+            let threads: Vec<_> = variants.iter().map(|variant| scope.spawn(move || of(variant))).collect();
+            threads.into_iter().map(|thread| thread.join().map_err(|_| "a thread failed")?).collect()
+        });
+        Ok(Self(all?.concat()))
+    }
+
+    fn of(&self, variant: &Variant, tree: Tree) -> Option<usize> {
+        let (.., count) = self.0.iter().find(|(name, of, _)| *name == variant.name && *of == tree)?;
+        Some(*count)
+    }
+}
+
+/// Measures all variants with all trees. `runs` says how often for a size; a variant that leaves survivors, or is known to, is not asked
 /// again.
 pub(crate) fn measure(
     variants: &[Variant],
     programs: &Programs,
     sizes: &[usize],
     runs: fn(usize) -> usize,
+    known: &Survivors,
 ) -> Result<(Vec<Table>, Times), Failure> {
     let mut tables = Vec::new();
-    let mut nostrays = Times(Vec::new());
+    let mut times = Times(Vec::new());
     for stubborn in [false, true] {
         let what = if stubborn {
             format!("Stubborn trees: ms above the graces ({} ms)", GRACES.as_millis())
@@ -86,12 +143,12 @@ pub(crate) fn measure(
         let mut rows: Vec<Vec<String>> = variants.iter().map(|variant| vec![variant.name.to_owned()]).collect();
         for &size in sizes {
             let tree = Tree { size, stubborn };
-            let outcomes = one_kind(variants, programs, tree, runs(size))?;
-            for ((variant, row), outcome) in variants.iter().zip(&mut rows).zip(&outcomes) {
-                row.push(cell(variant, tree, outcome));
+            let known: Vec<Option<usize>> = variants.iter().map(|variant| known.of(variant, tree)).collect();
+            let outcomes = one_kind(variants, programs, tree, runs(size), &known)?;
+            for ((variant, row), outcomes) in variants.iter().zip(&mut rows).zip(outcomes) {
+                row.push(cell(variant, tree, &outcomes));
+                times.0.push(Seen { tree, variant: variant.name, is_nostray: variant.is_nostray(), outcomes });
             }
-            let nostray = variants.iter().position(Variant::is_nostray).and_then(|at| outcomes.into_iter().nth(at));
-            nostrays.0.push((tree, nostray.and_then(|times| times.into_times()).unwrap_or_default()));
         }
         table.rows = rows;
         table.note(format!(
@@ -104,17 +161,19 @@ pub(crate) fn measure(
         }
         tables.push(table);
     }
-    Ok((tables, nostrays))
+    Ok((tables, times))
 }
 
 /// All runs of one variant with one kind of tree.
-enum Outcomes {
+pub(crate) enum Outcomes {
+    /// All of it ended, after so many milliseconds.
     Gone(Vec<f64>),
+    /// So many processes stayed, once.
     Survived(usize),
 }
 
 impl Outcomes {
-    fn into_times(self) -> Option<Vec<f64>> {
+    pub(crate) fn times(&self) -> Option<&[f64]> {
         match self {
             Self::Gone(times) => Some(times),
             Self::Survived(_) => None,
@@ -122,14 +181,21 @@ impl Outcomes {
     }
 }
 
-fn one_kind(variants: &[Variant], programs: &Programs, tree: Tree, runs: usize) -> Result<Vec<Outcomes>, Failure> {
-    let mut all: Vec<Outcomes> = variants.iter().map(|_| Outcomes::Gone(Vec::new())).collect();
+fn one_kind(
+    variants: &[Variant],
+    programs: &Programs,
+    tree: Tree,
+    runs: usize,
+    known: &[Option<usize>],
+) -> Result<Vec<Outcomes>, Failure> {
+    let outcomes = |known: &Option<usize>| known.map_or_else(|| Outcomes::Gone(Vec::new()), Outcomes::Survived);
+    let mut all: Vec<Outcomes> = known.iter().map(outcomes).collect();
     for run in 0..runs {
         for (variant, outcomes) in variants.iter().zip(&mut all) {
             let Outcomes::Gone(times) = outcomes else { continue };
             let manner = if tree.stubborn { "stubborn" } else { "cooperative" };
             let (name, size) = (variant.name, tree.size);
-            screen::progress(format_args!("{manner} trees of {size}: run {} of {runs}, {name}", run + 1));
+            watch::doing(format!("{manner} trees of {size}: run {} of {runs}, {name}", run + 1));
             match one(variant, programs, tree).map_err(|error| format!("{name}, a tree of {size}: {error}"))? {
                 Outcome::Gone(time) => times.push(time),
                 Outcome::Survived(count) => *outcomes = Outcomes::Survived(count),

@@ -11,7 +11,13 @@ use nostray_sys::poll::{Until, wait};
 use nostray_sys::{Pidfd, Signal};
 
 use crate::Failure;
+use crate::peers::{Peer, Peers};
 use crate::programs::{Programs, in_path};
+
+/// All of the machine, and the end of it with whoever started it.
+pub(crate) const BWRAP: [&str; 4] = ["--dev-bind", "/", "/", "--die-with-parent"];
+/// The same, in which it sees itself alone.
+pub(crate) const BWRAP_PID: [&str; 3] = ["--unshare-pid", "--proc", "/proc"];
 
 #[derive(Clone, PartialEq, Eq)]
 enum Kind {
@@ -41,13 +47,14 @@ impl Variant {
         Self::new(name, Kind::Other, prefix)
     }
 
-    pub(crate) fn is_direct(&self) -> bool {
-        self.kind == Kind::Direct
+    /// A peer with its options, if it is here.
+    pub(crate) fn of_peer(name: &'static str, peer: &Peer, words: &[&str]) -> Option<Self> {
+        let program = peer.as_ref().ok()?.clone().into_os_string();
+        Some(Self::other(name, std::iter::once(program).chain(words.iter().map(OsString::from))))
     }
 
-    /// Whether the child is started as it is, under whatever name.
-    pub(crate) fn is_nothing(&self) -> bool {
-        self.prefix.is_empty()
+    pub(crate) fn is_direct(&self) -> bool {
+        self.kind == Kind::Direct
     }
 
     pub(crate) fn is_nostray(&self) -> bool {
@@ -106,6 +113,11 @@ impl Started {
         self.process.id()
     }
 
+    /// Whether it is gone by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !matches!(self.process.try_wait(), Ok(None))
+    }
+
     /// Waits for its end.
     pub(crate) fn wait(&mut self) -> std::io::Result<()> {
         self.input = None;
@@ -130,12 +142,10 @@ impl Drop for Started {
 
 /// All ways that this machine has, and a line about each that it has not.
 pub(crate) fn find(programs: &Programs) -> (Vec<Variant>, Vec<String>) {
-    let nostray = [programs.nostray.clone().into_os_string(), "run".into()];
-    let mut found =
-        vec![Variant::new("direct", Kind::Direct, [""; 0]), Variant::new("nostray run", Kind::Nostray, nostray)];
+    let mut found = vec![direct(), nostray_run(programs)];
     let mut missing = Vec::new();
-    let bwrap = ["bwrap", "--dev-bind", "/", "/", "--die-with-parent"];
-    let bwrap_pid = [&bwrap[..], &["--unshare-pid", "--proc", "/proc"]].concat();
+    let bwrap = [&["bwrap"], &BWRAP[..]].concat();
+    let bwrap_pid = [&bwrap[..], &BWRAP_PID].concat();
     for (name, prefix) in [
         ("tini -s", &["tini", "-s", "--"][..]),
         ("dumb-init", &["dumb-init", "--"]),
@@ -160,6 +170,35 @@ fn works(variant: &Variant) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{program} fails here: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+/// Nothing around the child.
+pub(crate) fn direct() -> Variant {
+    Variant::new("direct", Kind::Direct, [""; 0])
+}
+
+pub(crate) fn nostray_run(programs: &Programs) -> Variant {
+    Variant::new("nostray run", Kind::Nostray, [programs.nostray.clone().into_os_string(), "run".into()])
+}
+
+/// No wrapper, nostray (with a control group and, where that can be tried, without), and the wrappers among the peers.
+pub(crate) fn with_peers(programs: &Programs, peers: &Peers) -> Vec<Variant> {
+    let own = [direct(), nostray_run(programs)];
+    let other = Variant::of_peer;
+    let others = [
+        other("tini -s", &peers.tini, &["-s", "--"]),
+        other("dumb-init", &peers.dumb_init, &["--"]),
+        other("bwrap", &peers.bwrap, &BWRAP),
+        other("bwrap pid ns", &peers.bwrap, &[&BWRAP[..], &BWRAP_PID].concat()),
+        other("setpriv --pdeathsig KILL", &peers.setpriv, &["--pdeathsig", "KILL", "--"]),
+    ];
+    own.into_iter().chain(without_group(programs)).chain(others.into_iter().flatten()).collect()
+}
+
+/// A way in which nostray stands before a server.
+pub(crate) fn nostray(programs: &Programs, name: &'static str, words: &[&str]) -> Variant {
+    let words = words.iter().chain(&["--"]).map(OsString::from);
+    Variant::other(name, std::iter::once(programs.nostray.clone().into()).chain(words))
 }
 
 /// Direct once more, under another name: how far it is from direct is what chance does on this machine.

@@ -3,14 +3,12 @@
 
 use std::time::Duration;
 
-use super::request::{Filling, Request};
-use super::session::{Server, Session};
-use super::watch;
 use crate::Failure;
 use crate::memory::{Held, each};
 use crate::programs::Programs;
 use crate::report::Table;
 use crate::stats::Spread;
+use crate::traffic::{Filling, Request, Server, Session, watch};
 use crate::variants::Variant;
 
 /// Start-up is over by then, and whatever is given back has been.
@@ -18,12 +16,12 @@ const SETTLED: Duration = Duration::from_secs(1);
 const HUGE: usize = 16 << 20;
 
 /// Sums over all processes, in KiB.
-pub(super) struct Sums {
-    pub(super) idle: Spread,
-    pub(super) after_huge: Spread,
+pub(crate) struct Sums {
+    pub(crate) idle: Spread,
+    pub(crate) after_huge: Spread,
 }
 
-pub(super) fn measure(
+pub(crate) fn measure(
     managed: &Variant,
     server: &Server,
     programs: &Programs,

@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 use nostray_sys::Pidfd;
 use nostray_sys::poll::{Until, wait};
 
-use super::request::{Filling, Request};
-use super::session::{Server, Session};
-use super::{watch, ways};
+use super::ways;
 use crate::Failure;
 use crate::programs::Programs;
 use crate::report::Table;
 use crate::stats::{Spread, median, ratios};
 use crate::targets::verdict;
+use crate::traffic::{Filling, Request, Server, Session, watch};
 
 /// How many times the server's own cold start an answer may take.
 pub(super) const MOST: f64 = 1.1;

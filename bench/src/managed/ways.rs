@@ -1,11 +1,9 @@
 //! The ways from a host to a server that are compared.
 
-use std::ffi::OsString;
-use std::path::Path;
-
 use crate::Failure;
 use crate::programs::Programs;
-use crate::variants::{Variant, control};
+use crate::traffic::Way;
+use crate::variants::{Variant, control, nostray};
 
 /// What makes `nostray run` read the messages.
 pub(super) const MANAGED: &[&str] = &["run", "--respawn"];
@@ -14,7 +12,7 @@ pub(super) const HIBERNATE: &[&str] = &["run", "--hibernate", "300ms"];
 
 /// A place in [`all`], and in everything that is measured of all.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(crate) enum Place {
     Direct,
     /// Direct once more: how far it is from direct is what chance does on this machine.
     Again,
@@ -26,30 +24,28 @@ pub(super) enum Way {
     Managed,
 }
 
-pub(super) const COUNT: usize = 5;
-
-/// All of them, in the order of [`Way`].
-pub(super) fn all(programs: &Programs) -> Result<[Variant; COUNT], Failure> {
-    let me = std::env::current_exe()?.into_os_string();
-    let relay = Variant::other("bare relay", [me, "relay".into()]);
-    let run = nostray(programs, "nostray run", &["run"]);
-    Ok([direct(), control(), run, relay, managed(programs)])
+/// All of them, in the order of [`Place`].
+pub(super) fn all(programs: &Programs) -> Result<Vec<Way>, Failure> {
+    Ok([direct(), control(), run(programs), relay()?, managed(programs)].map(Way::through).into())
 }
 
-pub(super) fn direct() -> Variant {
+pub(crate) fn direct() -> Variant {
     Variant::other("direct", [""; 0])
 }
 
-pub(super) fn managed(programs: &Programs) -> Variant {
+pub(crate) fn run(programs: &Programs) -> Variant {
+    nostray(programs, "nostray run", &["run"])
+}
+
+pub(crate) fn relay() -> Result<Variant, Failure> {
+    let me = std::env::current_exe()?.into_os_string();
+    Ok(Variant::other("bare relay", [me, "relay".into()]))
+}
+
+pub(crate) fn managed(programs: &Programs) -> Variant {
     nostray(programs, "managed", MANAGED)
 }
 
 pub(super) fn hibernating(programs: &Programs) -> Variant {
     nostray(programs, "hibernating", HIBERNATE)
-}
-
-fn nostray(programs: &Programs, name: &'static str, words: &[&str]) -> Variant {
-    let program: &Path = &programs.nostray;
-    let words = words.iter().map(OsString::from);
-    Variant::other(name, std::iter::once(program.into()).chain(words).chain(["--".into()]))
 }

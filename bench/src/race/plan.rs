@@ -4,9 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use badchild::User;
+use badchild::random::Random;
 
 use super::chain::Role;
-use super::random::Random;
 
 /// When the first kill is to happen: so long after this.
 #[derive(Debug, Clone, Copy)]

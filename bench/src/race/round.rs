@@ -11,8 +11,8 @@ use super::plan::{Moment, Plan, Victim};
 use crate::Failure;
 use crate::host::{Host, READY};
 
-/// Both graces together are a hundredth of this.
-const DEADLINE: Duration = Duration::from_secs(10);
+/// Much longer than both graces together: the machine may be busy with other rounds.
+const DEADLINE: Duration = Duration::from_secs(30);
 /// How much longer a survivor is watched, to tell a slow end from none.
 const AFTERWARDS: Duration = Duration::from_secs(20);
 /// Looks that must all find nobody. In the middle of an `execve` a process has no environment, and one that is forked
