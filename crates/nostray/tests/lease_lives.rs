@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use apart::{apart, file};
+use badchild::random::Random;
 use badchild::{PATIENCE, wait_until};
 use children::{
     Claim, alive, build, called, expect_all_gone, expect_gone, expect_told, in_time, lives, mcp, ms, pid_of, play,
     server,
 };
-use nostray::{CallError, Generation, Lease, Supervisor};
+use nostray::{CallError, Generation, Lease, SpecBuilder, Supervisor};
 use serde_json::{Value, json};
 
 async fn kill(lease: &Lease) -> Result<Value, CallError> {
@@ -251,6 +252,57 @@ fn an_idle_child_sleeps_and_the_next_call_wakes_it_but_one_with_work_does_not() 
             assert_eq!(in_time(lease.ready()).await, Ok(Generation(3)), "whoever wants it to be ready wakes it");
             drop(lease);
             expect_gone("r");
+        });
+    });
+}
+
+/// The next child is not there before nothing is left of the last one, and until then it has not been idle.
+#[test]
+fn a_child_that_waits_for_the_end_of_another_does_not_fall_asleep_meanwhile() {
+    apart(|| {
+        play(async {
+            let supervisor = Supervisor::new();
+            let slow_to_end =
+                |spec: SpecBuilder| build(spec.hibernate(ms(20)).eof_grace(ms(200)).term_grace(ms(200)));
+            let called = slow_to_end(server("called", &["--ignore-eof"]));
+            let hoped_for = slow_to_end(mcp("hoped", &["--ignore-eof"]));
+            for spec in [&called, &hoped_for] {
+                pid_of(&supervisor.lease(spec).expect("a lease")).await;
+            }
+            tokio::join!(
+                supervisor.shutdown(),
+                async { pid_of(&supervisor.lease(&called).expect("a lease")).await },
+                async { in_time(supervisor.lease(&hoped_for).expect("a lease").ready()).await.expect("ready") },
+            );
+            expect_all_gone(&supervisor).await;
+        });
+    });
+}
+
+/// Calls of several, each just when the child may fall asleep: none is lost, and none gets an error.
+#[test]
+fn calls_that_cross_the_falling_asleep_are_answered() {
+    apart(|| {
+        play(async {
+            let (supervisor, spec) = (Supervisor::new(), build(server("r", &[]).hibernate(ms(20))));
+            let callers = (0..3).map(|seed| {
+                let lease = supervisor.lease(&spec).expect("a lease");
+                tokio::spawn(async move {
+                    let (mut random, begun, mut count) = (Random::new(seed), Instant::now(), 0u64);
+                    // How often it finds the time to sleep, and to answer, depends on how busy the machine is.
+                    while begun.elapsed() < ms(3000) || (lives("r").len() < 6 && begun.elapsed() < PATIENCE) {
+                        tokio::time::sleep(Duration::from_micros(18_000 + random.below(8_000))).await;
+                        let answer = in_time(lease.call::<Value>("echo", &json!({ "n": count }))).await;
+                        assert_eq!(answer.expect("an answer")["n"], count);
+                        count += 1;
+                    }
+                })
+            });
+            for caller in callers.collect::<Vec<_>>() {
+                caller.await.expect("no panic");
+            }
+            assert!(lives("r").len() > 5, "it did not sleep");
+            expect_all_gone(&supervisor).await;
         });
     });
 }

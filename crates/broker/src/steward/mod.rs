@@ -214,6 +214,10 @@ impl Steward {
 
     fn do_what_is_due(&mut self) {
         let now = self.now();
+        if self.timers.next().is_some_and(|at| at <= now) {
+            // First, so that a child that has just been asked something is not put to sleep.
+            self.settle();
+        }
         while let Some(timer) = self.timers.fired(now) {
             self.drive(nostray_supervise::MachineEvent::Fired(timer));
         }

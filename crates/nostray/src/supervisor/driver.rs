@@ -217,6 +217,8 @@ impl Driver {
 
     fn do_what_is_due(&mut self) {
         let now = Instant::now();
+        // First, so that a child that has just been asked something is not put to sleep.
+        self.settle();
         while let Some(timer) = self.timers.fired(self.now()) {
             self.drive(Event::Fired(timer));
         }
@@ -232,10 +234,16 @@ impl Driver {
                 None => {}
             }
         }
-        let is_busy = !self.flights.is_empty() || self.live.as_ref().is_some_and(|live| live.greeting.is_some());
-        if is_busy {
+        self.settle();
+    }
+
+    /// Tells the machine whether something is in flight, or waits, if that has changed. A child that is not there yet is not idle.
+    fn settle(&mut self) {
+        let was_asked = !self.flights.is_empty() || self.live.as_ref().is_some_and(|live| live.greeting.is_some());
+        if was_asked {
             self.timers.asked(self.now());
         }
+        let is_busy = was_asked || !self.waiting.is_empty() || self.starting.is_some();
         if std::mem::replace(&mut self.is_busy, is_busy) != is_busy {
             if let Some(live) = self.live.as_mut().filter(|live| !is_busy && live.lines.is_large()) {
                 live.lines.tidy();
