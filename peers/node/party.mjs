@@ -56,16 +56,13 @@ const ofEverything = (name, isOdd) => ({
   complete: [{ type: 'ref/prompt', name: 'completable-prompt' }, { name: 'department', value: isOdd ? 'S' : 'E' }],
 });
 
-/** What server-everything says about its start, to whoever is there. */
-const isAboutTheStart = ([what, said]) => what === 'notifications/message' && said.data?.startsWith?.('Roots updated');
-
 class Guest {
   constructor({ name, number }, { peer, about }) {
     const isEverything = about.server === 'mcp-servers/everything';
     Object.assign(this, { name, number, peer, about });
     this.isOdd = number % 2 === 1;
     this.words = (isEverything ? ofEverything : ofOwnServer)(name, this.isOdd);
-    this.diary = new Diary(peer, isEverything ? (note) => chatter(note) || isAboutTheStart(note) : undefined);
+    this.diary = new Diary(peer, isEverything ? chatter : undefined);
   }
 
   /** Waits until all are here. */

@@ -124,13 +124,25 @@ async function ownServer(peer, diary) {
   await step('no such resource', () => peer.read('test://nothing'));
 }
 
+/** A third of a second after its start server-everything asks for the roots, and says so. */
+const isAboutTheStart = ([what, said]) => what === 'notifications/message' && said.data?.startsWith?.('Roots updated');
+
 /** What server-everything says as often as it likes, or so late that an SDK may drop it. */
-export const chatter = ([what, done, total]) =>
-  // After every start it announces its tools, and asks for the roots.
+export const chatter = ([what, ...rest]) =>
+  // After every start, which may be one after a sleep: it announces its tools, and asks for the roots.
   what === 'notifications/tools/list_changed' ||
   what === 'roots/list' ||
+  isAboutTheStart([what, ...rest]) ||
   // The last progress, in one breath with the answer.
-  (what === 'progress' && done === total);
+  (what === 'progress' && rest[0] === rest[1]);
+
+/** Waits until the server has said this. */
+async function heard(peer, isThis) {
+  const deadline = Date.now() + 10_000;
+  let note;
+  while (!(note = peer.heard.find(isThis)) && Date.now() < deadline) await sleep(10);
+  return note;
+}
 
 /** Against @modelcontextprotocol/server-everything. */
 async function everything(peer, diary) {
@@ -139,8 +151,7 @@ async function everything(peer, diary) {
   const document = 'demo://resource/static/document/features.md';
   const toggle = does('toggle-subscriber-updates', {});
   const work = 'trigger-long-running-operation';
-  // A third of a second after the start it asks for the roots, and says so.
-  await step('start', () => undefined, 1);
+  await step('start', () => heard(peer, isAboutTheStart));
   for (const what of ['tools', 'resources', 'templates', 'prompts']) await step(`list ${what}`, () => peer.list(what));
   await step('add', does('get-sum', { a: 2, b: 3 }));
   await step('echo', does('echo', { message: ODD_TEXT }));

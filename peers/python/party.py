@@ -75,12 +75,6 @@ class Everything:
         return ("toggle-subscriber-updates", {})
 
 
-def is_about_the_start(note: list[Any]) -> bool:
-    """What server-everything says about its start, to whoever is there."""
-    said = note[1].get("data") if note[0] == "notifications/message" else None
-    return isinstance(said, str) and said.startswith("Roots updated")
-
-
 class Guest:
     def __init__(self, guest: dict[str, Any], peer: tour.Peer) -> None:
         self.name, self.number, self.peer = guest["name"], guest["number"], peer
@@ -93,7 +87,7 @@ class Guest:
         self.about = await self.peer.about()
         is_everything = self.about["server"] == "mcp-servers/everything"
         self.words = (Everything if is_everything else OwnServer)(self.name, self.is_odd)
-        quiet = (lambda note: tour.chatter(note) or is_about_the_start(note)) if is_everything else lambda _note: False
+        quiet = tour.chatter if is_everything else lambda _note: False
         self.diary = tour.Diary(self.peer, quiet)
 
     async def meet(self, point: str) -> None:

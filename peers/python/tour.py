@@ -136,20 +136,25 @@ async def own_server(peer: Peer, diary: Diary) -> None:
     await step("no such resource", lambda: peer.read("test://nothing"))
 
 
+def is_about_the_start(note: list[Any]) -> bool:
+    """A third of a second after its start server-everything asks for the roots, and says so."""
+    said = note[1].get("data") if note[0] == "notifications/message" else None
+    return isinstance(said, str) and said.startswith("Roots updated")
+
+
 def chatter(note: list[Any]) -> bool:
     """What server-everything says as often as it likes, or so late that an SDK may drop it."""
-    # After every start it announces its tools and asks for the roots; the last progress comes in one breath with the
-    # answer.
+    # After every start, which may be one after a sleep, it announces its tools and asks for the roots; the last
+    # progress comes in one breath with the answer.
     at_start = ("notifications/tools/list_changed", "roots/list")
-    return note[0] in at_start or (note[0] == "progress" and note[1] == note[2])
+    return note[0] in at_start or is_about_the_start(note) or (note[0] == "progress" and note[1] == note[2])
 
 
 async def everything(peer: Peer, diary: Diary) -> None:
     """Against @modelcontextprotocol/server-everything."""
     step, call = diary.step, peer.call
     document = "demo://resource/static/document/features.md"
-    # A third of a second after the start it asks for the roots, and says so.
-    await step("start", nothing, expect=1)
+    await step("start", lambda: heard(peer, is_about_the_start))
     for what in ("tools", "resources", "templates", "prompts"):
         await step(f"list {what}", lambda what=what: peer.list(what))
     await step("add", lambda: call("get-sum", {"a": 2, "b": 3}))
@@ -195,8 +200,14 @@ async def everything(peer: Peer, diary: Diary) -> None:
     await step("no such resource", lambda: peer.read("demo://nothing"))
 
 
-async def nothing() -> None:
-    """The step is to listen."""
+async def heard(peer: Peer, is_this: Callable[[list[Any]], bool]) -> list[Any] | None:
+    """Waits until the server has said this."""
+    with anyio.move_on_after(10):
+        while True:
+            if note := next(filter(is_this, peer.heard), None):
+                return note
+            await anyio.sleep(0.01)
+    return None
 
 
 async def until(peer: Peer, tool: str, text: str) -> Any:

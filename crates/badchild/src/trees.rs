@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use nostray_sys::process::{Side, exit_now, fork, setsid};
 use nostray_sys::signal::{Disposition, Signal, set_disposition};
@@ -63,10 +64,15 @@ pub(crate) fn member(mut args: Args) -> Result<ExitCode, Failure> {
         "daemon" => {
             // As daemon(3) does, and a second fork so that it is no session leader either.
             for _ in 0..2 {
+                let before = std::process::id();
                 if let Side::Parent(_) = fork()? {
                     exit_now(0);
                 }
                 setsid().ok();
+                // It is complete when nothing is left of the one that forked it.
+                while std::os::unix::process::parent_id() == before {
+                    std::thread::sleep(Duration::from_micros(200));
+                }
             }
             std::env::set_current_dir("/")?;
         }
