@@ -58,7 +58,7 @@ pub(crate) struct Keeper<'a> {
     child: Child,
     idle: Option<IdleWatch>,
     settling: Option<Settling<'a>>,
-    continue_front_at: Option<Instant>,
+    continue_front_at: Option<(Instant, Duration)>,
     stops: Stops,
     killing: Killing,
     ready: Option<Box<Readiness<'a>>>,
@@ -242,18 +242,18 @@ impl<'a> Keeper<'a> {
                     relay.send(Message::Stopped(by, self.stops));
                 }
             }
-            News::Continued(pid) if pid == child => self.continue_front(true),
+            News::Continued(pid) if pid == child => self.continue_front(Some(Duration::from_millis(100))),
             _ => {}
         }
     }
 
-    /// Lets a front go on that was stopped with the child. It may be just about to stop, and then misses it, so it is told
-    /// once more.
-    fn continue_front(&mut self, again: bool) {
+    /// Lets a front go on that was stopped with the child. It may be just about to stop, and then misses it, so it is told again
+    /// after this time, and a few times more: on a busy machine it may be long about it.
+    fn continue_front(&mut self, again: Option<Duration>) {
         if let (Some(relay), Some(front)) = (self.relay, self.front) {
             relay.send(Message::Continued);
             front.send(Signal::CONT).ok();
-            self.continue_front_at = again.then(|| Instant::now() + Duration::from_millis(100));
+            self.continue_front_at = again.map(|pause| (Instant::now() + pause, pause));
         }
     }
 
@@ -450,10 +450,8 @@ impl<'a> Keeper<'a> {
         let idle = self.idle.as_ref().filter(|_| !self.tear_down.has_begun()).map(IdleWatch::deadline);
         let settling = self.settling.as_ref().and_then(Settling::deadline);
         let ready = self.ready.as_ref().and_then(|ready| ready.deadline(Instant::now()));
-        [self.tear_down.deadline(), killing, idle, settling, self.continue_front_at, ready]
-            .into_iter()
-            .flatten()
-            .min()
+        let continuing = self.continue_front_at.map(|(at, _)| at);
+        [self.tear_down.deadline(), killing, idle, settling, continuing, ready].into_iter().flatten().min()
     }
 
     fn act_on_time(&mut self) {
@@ -464,8 +462,8 @@ impl<'a> Keeper<'a> {
         if let Some(settling) = &mut self.settling {
             settling.look();
         }
-        if self.continue_front_at.is_some_and(|at| at <= Instant::now()) {
-            self.continue_front(false);
+        if let Some((_, pause)) = self.continue_front_at.filter(|(at, _)| *at <= Instant::now()) {
+            self.continue_front(Some(pause * 2).filter(|pause| *pause < Duration::from_secs(2)));
         }
         let now = Instant::now();
         if let Some(idle) = &mut self.idle
