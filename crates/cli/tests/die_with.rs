@@ -7,6 +7,7 @@ use std::process::{Child, Stdio};
 
 use badchild::{Scene, User, badchild};
 use common::{nostray, run_command};
+use nostray_sys::proc::Stat;
 
 fn pausing(scene: &Scene) -> Child {
     let mut process =
@@ -42,7 +43,8 @@ fn a_process_that_has_ended_but_was_not_reaped_has_ended() {
     let scene = Scene::new(User::Current);
     let mut process = pausing(&scene);
     process.kill().expect("kill");
-    badchild::wait_until("it is a zombie", || scene.everybody().is_empty());
+    let number = badchild::pid(i32::try_from(process.id()).expect("small"));
+    badchild::wait_until("it is a zombie", || Stat::of(number).is_some_and(|stat| stat.is_zombie()));
     let mut command = scene.command(&nostray());
     command.args(["run", "--die-with", &process.id().to_string(), "--", "echo", "started"]);
     let output = command.stdin(Stdio::null()).output().expect("run");

@@ -5,6 +5,7 @@ mod common;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use badchild::{Bystanders, Folder, Found, Pid, Scene, User, badchild, open_terminal, pid, wait_until};
 use common::nostray;
@@ -277,6 +278,14 @@ fn kill_ends_strays_and_nobody_else() {
         leave_behind(&strays, &[], "trap '' TERM; echo ready; while :; do sleep 1000; done");
         wait_until("the shell sleeps", || strays.those_with("sleep 1000").len() == 2);
         let deaf = strays.those_with("sleep 1000");
+        // Some may be on their way out, or about to become another program.
+        let those =
+            || others.everybody().into_iter().map(|found| (found.stat.pid, found.command)).collect::<Vec<_>>();
+        wait_until("nobody comes or goes", || {
+            let one = those();
+            std::thread::sleep(Duration::from_millis(300));
+            one == those()
+        });
         let before = others.everybody();
 
         let meant: Vec<_> = [&polite].into_iter().chain(&deaf).chain(&before).collect();

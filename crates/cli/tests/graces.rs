@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use badchild::{Folder, Found, Scene, User, pid};
 use common::{own_processes, run_command};
 use nostray_sys::Signal;
+use nostray_sys::proc::Stat;
 
 fn wait_ready(process: &mut Child) -> Found {
     let mut line = String::new();
@@ -98,7 +99,7 @@ fn a_client_that_ends_with_its_input_never_sees_a_signal() {
 fn what_a_child_leaves_behind_goes_with_it_and_the_exit_code_stays() {
     for kind in ["plain", "term-ignoring", "setsid", "daemon", "holding-stdout"] {
         let scene = Scene::new(User::Current);
-        let output = run_command(&scene, &[], &["leave", kind, "7"]).output().expect("run");
+        let output = run_command(&scene, &["--no-sweep"], &["leave", kind, "7"]).output().expect("run");
         assert_eq!(output.status.code(), Some(7), "{kind}");
         scene.expect_empty_within(Duration::ZERO);
     }
@@ -109,7 +110,8 @@ fn wrappers_in_wrappers_end_together() {
     let scene = Scene::new(User::Current);
     let badchild = badchild::badchild().display().to_string();
     let manner = ["wrap", "12", "--", &badchild, "tree", "stubborn", "daemon"];
-    let mut process = run_command(&scene, &common::GRACES, &manner).spawn().expect("start");
+    let options = [&common::GRACES[..], &["--no-sweep"]].concat();
+    let mut process = run_command(&scene, &options, &manner).spawn().expect("start");
     wait_ready(&mut process);
     assert!(scene.everybody().len() >= 25);
     drop(process.stdin.take());
@@ -128,6 +130,7 @@ fn a_stopped_child_can_still_end_politely() {
     wait_ready(&mut process);
     for child in scene.those_with("slow").iter().filter(|found| found.stat.name == "badchild") {
         child.send(Signal::STOP);
+        badchild::wait_until("it is stopped", || Stat::of(child.stat.pid).is_some_and(|stat| stat.is_stopped()));
     }
     drop(process.stdin.take());
     assert_eq!(process.wait().expect("wait").code(), Some(0));

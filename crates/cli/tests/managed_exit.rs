@@ -28,7 +28,7 @@ fn a_child_that_ends_with_its_input_gives_its_code() {
 fn one_that_does_not_end_with_its_input_gives_the_signal_that_ended_it() {
     let stage = Stage::new();
     let options = ["--respawn", "--eof-grace", "100ms", "--term-grace", "100ms"];
-    let mut caller = stage.start(&options, &["--ignore-eof"]);
+    let mut caller = stage.start_stubborn(&options);
     caller.initialize();
     caller.close();
     assert_eq!(caller.code(), 137);

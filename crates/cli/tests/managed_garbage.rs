@@ -414,7 +414,7 @@ fn without_a_place_for_it_garbage_is_dropped() {
         command.env("XDG_RUNTIME_DIR", &file).env("HOME", "/dev/null").env_remove("XDG_STATE_HOME");
     });
     caller.initialize();
-    assert!(caller.errors().contains("not on record"), "{}", caller.errors());
+    wait_until("it is said", || caller.errors().contains("not on record"));
     assert_eq!(caller.unasked(), Vec::<Value>::new());
     caller.end(&stage);
 }

@@ -23,16 +23,20 @@ fn after_its_time_without_a_call_nothing_is_left_but_the_front_and_the_next_call
     for user in User::all() {
         let stage = Stage::for_user(user);
         let mut caller = begun(&stage, &["--hibernate", "2s"], &[]);
+        // Keeps it awake until it has all that is to be seen.
+        let awake = caller.ask("hang", json!({}));
         caller.result("logging/setLevel", json!({ "level": "info" }));
         caller.result("resources/subscribe", json!({ "uri": "test://a" }));
         for kind in ["plain", "term-ignoring", "setsid", "daemon", "holding-stdout"] {
             caller.result("fork", json!({ "kind": kind }));
         }
-        let answered = Instant::now();
         wait_until("they are there", || stage.trees().len() >= 6);
+        let before = stage.lives().len();
+        let cancelled = Instant::now();
+        caller.tell("notifications/cancelled", Some(json!({ "requestId": awake })));
         stage.wait_until_asleep();
-        assert!(answered.elapsed() >= Duration::from_secs(2), "asleep after {:?}", answered.elapsed());
-        assert!(stage.lives()[0].saw_the_end, "it was asked politely");
+        assert!(cancelled.elapsed() >= Duration::from_secs(2), "asleep after {:?}", cancelled.elapsed());
+        assert!(stage.lives()[before - 1].saw_the_end, "it was asked politely");
         let table = String::from_utf8_lossy(&stage.nostray(&["ps"]).stdout).into_owned();
         assert!(table.contains("asleep"), "{table}");
 
@@ -40,9 +44,9 @@ fn after_its_time_without_a_call_nothing_is_left_but_the_front_and_the_next_call
         assert_eq!(told["level"], "info");
         assert_eq!(told["subscriptions"], json!(["test://a"]));
         let lives = stage.lives();
-        assert_eq!(lives.len(), 2);
+        assert_eq!(lives.len(), before + 1);
         assert_eq!(
-            lives[1].methods(),
+            lives[before].methods(),
             ["initialize", "notifications/initialized", "logging/setLevel", "resources/subscribe", "who"]
         );
         assert_eq!(caller.unasked(), Vec::<Value>::new());
@@ -194,6 +198,8 @@ fn no_call_is_cut_off_by_sleep_at_whatever_moment_it_comes() {
 fn a_stream_keeps_nobody_awake_and_is_opened_again_unseen() {
     let stage = Stage::new();
     let mut caller = stage.start(&["--hibernate", "200ms"], &["--modern", "--end-streams"]);
+    // A stream that is not acknowledged yet keeps nobody awake either.
+    let awake = caller.ask("hang", modern(json!({})));
     let streams: Vec<_> = ["toolsListChanged", "promptsListChanged"]
         .iter()
         .map(|kind| {
@@ -202,6 +208,7 @@ fn a_stream_keeps_nobody_awake_and_is_opened_again_unseen() {
             stream
         })
         .collect();
+    caller.tell("notifications/cancelled", Some(json!({ "requestId": awake })));
     for _ in 1..=2 {
         stage.wait_until_asleep();
         let lives = stage.lives().len();
@@ -216,6 +223,7 @@ fn a_stream_keeps_nobody_awake_and_is_opened_again_unseen() {
     assert_eq!(caller.notified("notifications/tools/list_changed")["params"], params);
     assert_eq!(caller.unasked(), Vec::<Value>::new());
     // A third one in a later life is acknowledged as the first two were.
+    caller.ask("hang", modern(json!({})));
     let third = caller.ask("subscriptions/listen", modern(json!({ "notifications": {} })));
     let acknowledged = caller.notified("notifications/subscriptions/acknowledged");
     assert_eq!(acknowledged["params"]["_meta"][id], third);
@@ -250,8 +258,9 @@ fn a_question_of_the_childs_that_the_host_has_not_answered_keeps_it_awake() {
     let stage = Stage::new();
     // Not so soon that it is asleep before it is told that it may ask.
     let mut caller = begun(&stage, &["--hibernate", "700ms"], &["--ask-when-ready"]);
-    caller.notified("roots/list");
+    // Which wakes it, if it is asleep all the same; it asks before it answers.
     caller.who();
+    caller.notified("roots/list");
     assert!(!comes_true(2 * A_WHILE, &mut || stage.trees().is_empty()), "asleep while it waits for an answer");
     caller.send(&json!({ "jsonrpc": "2.0", "id": 0, "result": { "roots": [] } }));
     stage.wait_until_asleep();

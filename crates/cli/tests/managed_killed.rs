@@ -139,7 +139,8 @@ fn a_spare_that_is_killed_in_the_first_moment_is_no_reason_to_stop() {
         guard.send(Signal::STOP);
         spare.send(Signal::KILL);
         // What comes then is for the next one.
-        wait_until("the guard has ended", || !guard.is_alive());
+        let next = || own(&stage.scene, GUARD).is_some_and(|next| next.stat.pid != guard.stat.pid);
+        wait_until("there is another guard", || !guard.is_alive() && next());
         caller.initialize();
         caller.who();
         caller.close();
@@ -377,13 +378,14 @@ fn nobody_is_left_unburied_while_the_child_is_asleep() {
 #[test]
 fn waiting_for_orphans_costs_nothing() {
     let stage = Stage::new();
-    let mut caller = start(&stage, &["--term-grace", "1500ms"], true);
+    let mut caller = start(&stage, &["--term-grace", "5s"], true);
     caller.result("fork", json!({ "kind": "term-ignoring" }));
     let front = own(&stage.scene, MANAGED).expect("is there");
     let keepers = [FRONT, SPARE, GUARD].map(|name| own(&stage.scene, name).expect("is there"));
     keepers.iter().for_each(|found| found.send(Signal::STOP));
     keepers.iter().for_each(|found| found.send(Signal::KILL));
     wait_until("they are gone", || keepers.iter().all(|found| !found.is_alive()));
+    wait_until("it has taken over", || stage.states() == ["stopping"]);
     let cpu = || nostray_sys::process::cpu_time(front.stat.pid).expect("is there");
     let (before, began) = (cpu(), Instant::now());
     // The grace of those who are left: time is what this is about.

@@ -86,9 +86,12 @@ fn a_child_within_its_limit_is_left_alone() {
 fn an_old_child_is_started_anew_at_a_quiet_moment() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &["--max-age", "400ms"], &[]);
-    let slow = caller.ask("slow", json!({ "ms": 1200 }));
-    assert_eq!(caller.answer(slow)["result"]["pid"], stage.lives()[0].pid, "it was cut off");
-    wait_until("another one", || stage.lives().len() >= 2);
+    // An error would mean that it was cut off. (On a busy machine the first one may have been too old before it was asked.)
+    let slow = caller.result("slow", json!({ "ms": 1200 }));
+    let asked: Vec<_> =
+        stage.lives().into_iter().filter(|life| life.methods().contains(&"slow".to_owned())).collect();
+    assert_eq!((asked.len(), &slow["pid"]), (1, &json!(asked[0].pid)), "it was asked again");
+    wait_until("another one", || stage.lives().last().is_some_and(|life| life.pid != asked[0].pid));
     caller.who();
     assert_eq!(caller.unasked(), Vec::<Value>::new());
     caller.end(&stage);
@@ -98,12 +101,12 @@ fn an_old_child_is_started_anew_at_a_quiet_moment() {
 fn a_start_that_takes_too_long_has_failed_and_says_so() {
     let stage = Stage::new();
     let options =
-        ["--start-timeout", "300ms", "--backoff", "1ms..5ms", "--max-failures", "3/1m", "--eof-grace", "100ms"];
+        ["--start-timeout", "2s", "--backoff", "1ms..5ms", "--max-failures", "3/1m", "--eof-grace", "100ms"];
     let mut caller = stage.start(&options, &["--start-delay", "3600000"]);
     let began = Instant::now();
     let error = caller.error("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
     assert!(error["message"].as_str().is_some_and(|text| text.contains("--start-timeout")), "{error}");
-    assert!(began.elapsed() >= Duration::from_millis(200), "told after {:?}", began.elapsed());
+    assert!(began.elapsed() >= Duration::from_millis(1900), "told after {:?}", began.elapsed());
     while stage.lives().len() < 3 {
         caller.error("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
     }
@@ -118,22 +121,26 @@ fn a_start_that_takes_too_long_has_failed_and_says_so() {
 /// A server that has not been asked anything cannot have answered.
 #[test]
 fn a_child_that_nobody_has_asked_anything_is_not_taken_for_one_that_does_not_start() {
-    let options = ["--start-timeout", "300ms", "--respawn", "--backoff", "1ms..5ms"];
-    let stage = Stage::new();
-    let mut caller = stage.start(&options, &[]);
-    assert!(!comes_true(Duration::from_millis(1500), &mut || stage.lives().len() > 1), "it was ended");
-    caller.initialize();
-    assert_eq!(stage.lives().len(), 1);
-    caller.end(&stage);
-
-    // A new one of a protocol without a handshake.
-    let stage = Stage::new();
-    let mut caller = stage.start(&[&options[..], &["--protocol", "jsonrpc"]].concat(), &["--plain"]);
-    caller.error("die", json!({}));
-    assert!(!comes_true(Duration::from_millis(1500), &mut || stage.lives().len() > 2), "it was ended");
-    caller.who();
-    assert_eq!(stage.lives().len(), 2);
-    caller.end(&stage);
+    let options = ["--start-timeout", "3s", "--respawn", "--backoff", "1ms..5ms"];
+    let time = Duration::from_secs(4);
+    in_parallel(vec![true, false], |has_handshake| {
+        let stage = Stage::new();
+        if has_handshake {
+            let mut caller = stage.start(&options, &[]);
+            assert!(!comes_true(time, &mut || stage.lives().len() > 1), "it was ended");
+            caller.initialize();
+            assert_eq!(stage.lives().len(), 1);
+            caller.end(&stage);
+        } else {
+            // A new one of a protocol without a handshake.
+            let mut caller = stage.start(&[&options[..], &["--protocol", "jsonrpc"]].concat(), &["--plain"]);
+            caller.error("die", json!({}));
+            assert!(!comes_true(time, &mut || stage.lives().len() > 2), "it was ended");
+            caller.who();
+            assert_eq!(stage.lives().len(), 2);
+            caller.end(&stage);
+        }
+    });
 }
 
 /// Without a limit a slow start is not a crash, and those who wait are no reason to try again.
@@ -144,7 +151,7 @@ fn a_start_that_takes_long_is_waited_for_and_happens_once() {
     let is_long = std::env::var_os("NOSTRAY_LONG").is_some_and(|value| value == "1");
     let delay = Duration::from_secs(if is_long { 45 } else { 12 });
     let began = Instant::now();
-    let options = ["--respawn", "--hibernate", "500ms", "--max-age", "1s", "--max-memory", "100M"];
+    let options = ["--respawn", "--hibernate", "3s", "--max-age", "1s", "--max-memory", "100M"];
     stage.facts(&json!({ "startDelay": delay.as_millis() as u64 }));
     let mut caller = stage.start(&options, &[]);
     let hello = caller.ask("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
@@ -154,7 +161,7 @@ fn a_start_that_takes_long_is_waited_for_and_happens_once() {
     // It is too old as soon as it is ready, and the next one must not be at its start when the host ends.
     stage.facts(&json!({}));
     assert!(
-        !comes_true(delay * 8 / 9, &mut || stage.lives().len() != 1 || stage.trees().len() != 1),
+        !comes_true(delay * 2 / 3, &mut || stage.lives().len() != 1 || stage.trees().len() != 1),
         "it was not left alone: {:?}",
         stage.lives()
     );
@@ -171,11 +178,11 @@ fn a_start_that_takes_long_is_waited_for_and_happens_once() {
 #[test]
 fn a_call_that_takes_too_long_is_answered_and_cancelled_and_the_child_lives() {
     let stage = Stage::new();
-    let mut caller = begun(&stage, &["--call-timeout", "300ms"], &[]);
+    let mut caller = begun(&stage, &["--call-timeout", "2s"], &[]);
     let began = Instant::now();
-    let slow = caller.ask("slow", json!({ "ms": 900 }));
+    let slow = caller.ask("slow", json!({ "ms": 6000 }));
     let error = caller.answer(slow)["error"].clone();
-    assert!(began.elapsed() >= Duration::from_millis(300), "answered after {:?}", began.elapsed());
+    assert!(began.elapsed() >= Duration::from_secs(2), "answered after {:?}", began.elapsed());
     assert_eq!(error["code"], -32001);
     assert!(error["message"].as_str().is_some_and(|text| text.contains("--call-timeout")), "{error}");
     wait_until("it is cancelled", || stage.lives()[0].methods().contains(&"notifications/cancelled".to_owned()));
@@ -200,8 +207,8 @@ fn a_call_that_takes_too_long_is_answered_and_cancelled_and_the_child_lives() {
 fn calls_that_wait_for_a_start_have_the_same_patience() {
     let stage = Stage::new();
     stage.facts(&json!({}));
-    let mut caller = begun(&stage, &["--respawn", "--backoff", "1ms..2ms", "--call-timeout", "300ms"], &[]);
-    stage.facts(&json!({ "startDelay": 1500 }));
+    let mut caller = begun(&stage, &["--respawn", "--backoff", "1ms..2ms", "--call-timeout", "2s"], &[]);
+    stage.facts(&json!({ "startDelay": 6000 }));
     caller.error("die", json!({}));
     let (first, second) = (caller.ask("echo", json!([1])), caller.ask("echo", json!([2])));
     for id in [first, second] {
@@ -213,7 +220,7 @@ fn calls_that_wait_for_a_start_have_the_same_patience() {
     caller.end(&stage);
 
     let stage = Stage::new();
-    let mut caller = begun(&stage, &["--call-timeout", "200ms"], &["--start-delay", "800"]);
+    let mut caller = begun(&stage, &["--call-timeout", "2s"], &["--start-delay", "5000"]);
     caller.who();
     caller.end(&stage);
 }

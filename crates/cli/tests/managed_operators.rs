@@ -27,12 +27,14 @@ fn session_in(stage: &Stage, state: &str, name: &str) -> Caller {
     };
     match state {
         // Long enough to be asked something before: this one never ends its sleep.
-        "stopping" => options.extend(["--hibernate", "700ms"]),
-        "asleep" => options.extend(["--hibernate", "50ms"]),
+        "stopping" => options.extend(["--hibernate", "3s"]),
+        "asleep" => options.extend(["--hibernate", "1s"]),
         "tripped" => options.extend(["--max-failures", "1/1h"]),
         _ => {}
     }
+    let lives = stage.lives().len();
     let mut caller = stage.start(&options, server);
+    wait_until("it runs", || stage.lives().len() > lives);
     if ["ready", "stopping", "asleep"].contains(&state) {
         caller.initialize();
     }
@@ -208,6 +210,7 @@ fn sweeps_do_not_disturb_a_session_whose_child_keeps_crashing_or_loses_its_keepe
     let other = Stage::new();
     let mut losing = other.start(&options, &[]);
     losing.initialize();
+    wait_until("both are there", || !stage.lives().is_empty());
     for round in 1..=8 {
         for keeper in other.own().iter().filter(|found| found.stat.name != "nostray") {
             keeper.send(Signal::KILL);
@@ -235,7 +238,7 @@ fn sweeps_do_not_disturb_a_session_whose_child_keeps_crashing_or_loses_its_keepe
 #[test]
 fn the_journal_tells_what_became_of_each_child() {
     let stage = Stage::new();
-    let mut caller = stage.start(&["--respawn", "--backoff", "1ms..5ms", "--hibernate", "1s"], &[]);
+    let mut caller = stage.start(&["--respawn", "--backoff", "1ms..5ms", "--hibernate", "3s"], &[]);
     caller.initialize();
     caller.error("die", json!({ "code": 3 }));
     caller.who();

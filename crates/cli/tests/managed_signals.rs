@@ -29,9 +29,8 @@ fn is_stopped(found: &Found) -> bool {
 #[test]
 fn what_a_host_sends_on_purpose_reaches_the_child_once() {
     let stage = Stage::new();
-    let file = stage.file("got");
-    let mut caller =
-        stage.start_command(&["--respawn"], &[&badchild().display().to_string(), "count-signals", &file]);
+    let (file, options) = (stage.file("got"), ["--respawn", "--term-grace", "20s"]);
+    let mut caller = stage.start_command(&options, &[&badchild().display().to_string(), "count-signals", &file]);
     wait_until("it is ready", || stage.printed().contains("ready"));
     let mut expected = String::new();
     for signal in [Signal::USR1, Signal::USR2, Signal::WINCH, Signal::CONT, Signal::TSTP, Signal::USR1] {
@@ -109,6 +108,10 @@ fn a_second_signal_ends_all_patience_whoever_of_us_is_left() {
         wait_until("it has heard", || {
             String::from_utf8_lossy(&stage.nostray(&["ps", "--json"]).stdout).contains("it was stopped")
         });
+        if killed == 0 {
+            // The front hears of a signal before its guard does, and it is the guard who counts them.
+            wait_until("its guard has heard", || stage.journal().contains("stopping: "));
+        }
         // Two within a moment are one request.
         assert!(!comes_true(Duration::from_millis(100), &mut || stage.trees().is_empty()), "{killed}: no grace");
         front(&caller).send(Signal::TERM);
@@ -158,8 +161,7 @@ fn those_of_us_who_keep_a_child_go_on_when_they_are_stopped() {
     let keepers = ["nostray-front", "nostray-spare", "nostray-guard"];
     for stopped in [&keepers[..1], &keepers[1..2], &keepers[2..], &keepers[..]] {
         let stage = Stage::new();
-        let mut caller =
-            stage.start(&["--respawn", "--eof-grace", "150ms", "--term-grace", "150ms"], &["--ignore-eof"]);
+        let mut caller = stage.start_stubborn(&["--respawn", "--eof-grace", "150ms", "--term-grace", "150ms"]);
         caller.initialize();
         for name in stopped {
             named(&stage, name).send(Signal::STOP);
@@ -199,7 +201,7 @@ fn a_front_that_is_stopped_hears_of_its_hosts_end_all_the_same() {
 #[test]
 fn a_child_that_is_stopped_stays_so_until_it_is_continued_or_ended() {
     let stage = Stage::new();
-    let mut caller = stage.start(&["--respawn", "--eof-grace", "150ms", "--term-grace", "150ms"], &[]);
+    let mut caller = stage.start(&["--respawn", "--eof-grace", "150ms", "--term-grace", "20s"], &[]);
     caller.initialize();
     let child = stage.child();
     child.send(Signal::STOP);
@@ -223,7 +225,7 @@ fn a_child_that_is_stopped_stays_so_until_it_is_continued_or_ended() {
 fn a_child_that_was_ended_on_purpose_does_not_come_back() {
     for how in ["idle", "guard"] {
         let stage = Stage::new();
-        let options: &[&str] = if how == "idle" { &["--respawn", "--idle-timeout", "300ms"] } else { &["--respawn"] };
+        let options: &[&str] = if how == "idle" { &["--respawn", "--idle-timeout", "3s"] } else { &["--respawn"] };
         let mut caller = stage.start(options, &[]);
         caller.initialize();
         if how == "guard" {

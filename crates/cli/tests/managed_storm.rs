@@ -117,6 +117,15 @@ fn storm(seed: u64) {
                 ledger.take(&line);
             }
         }
+        if kill % 4 == 0 {
+            // Something is in flight for certain: on a slow machine it is killed most often before it has been asked anything.
+            let hang = caller.ask("hang", json!({}));
+            let echo = caller.ask("echo", json!([1]));
+            ledger.open.extend([(hang, "hang"), (echo, "echo")]);
+            while ledger.open.contains_key(&echo) {
+                ledger.take(&caller.line_within(PATIENCE).expect("an answer"));
+            }
+        }
         victim.send(Signal::KILL);
     }
     starts.wait_for(&stage, KILLS);

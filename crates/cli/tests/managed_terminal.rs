@@ -39,7 +39,7 @@ impl Person {
     /// The words of a supervised server.
     fn server(stage: &Stage, options: &[&str]) -> Vec<String> {
         let mut words = vec![nostray().display().to_string()];
-        words.extend(["run", "--respawn", "--eof-grace", "200ms", "--term-grace", "200ms"].map(str::to_owned));
+        words.extend(["run", "--respawn", "--eof-grace", "10s", "--term-grace", "10s"].map(str::to_owned));
         words.extend(options.iter().map(|word| (*word).to_owned()));
         words.extend(["--".to_owned(), badchild().display().to_string()]);
         words.extend(["server".to_owned(), "--plain".to_owned(), "--record".to_owned(), stage.file("record")]);
@@ -136,7 +136,7 @@ fn a_job_can_be_stopped_and_continued_wherever_the_child_is() {
         wait_until("the server is there", || !stage.lives().is_empty());
         person.asks(1, "who");
         if asleep {
-            wait_until("it sleeps", || stage.trees().iter().all(|found| found.stat.name == "bash"));
+            wait_until("it sleeps", || stage.states() == ["asleep"]);
         }
         person.types(CTRL_Z);
         person.sees("Stopped");

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use badchild::{User, wait_until};
@@ -35,9 +36,9 @@ fn one_that_exits_at_once_is_started_a_few_times_and_then_every_call_says_why() 
             assert_eq!(error["data"]["nostray"]["stderr"], json!(["cannot open the database"]));
         }
         // On a busy machine any one of them may have to wait for the processor.
-        assert!(times.iter().min() < Some(&Duration::from_millis(50)), "told after {times:?}");
+        assert!(times.iter().min() < Some(&Duration::from_secs(5)), "told after {times:?}");
         assert_eq!(stage.lives().len(), 4, "no call has started it");
-        assert!(caller.errors().contains("cannot open the database"));
+        wait_until("it is said", || caller.errors().contains("cannot open the database"));
         let journal = stage.journal();
         assert!(journal.contains("exited with 3"), "{journal}");
         caller.close();
@@ -91,7 +92,7 @@ fn pauses_between_starts_grow_up_to_the_longest() {
 fn after_a_while_the_next_call_tries_again_and_one_failure_is_enough_then() {
     let stage = Stage::new();
     stage.facts(&json!({}));
-    let options = ["--backoff", "1ms..10ms", "--max-failures", "3/400ms"];
+    let options = ["--backoff", "1ms..10ms", "--max-failures", "3/5s"];
     let mut caller = stage.start(&options, &[]);
     caller.initialize();
     stage.facts(&json!({ "exit": 4 }));
@@ -147,8 +148,15 @@ fn a_command_that_is_not_there_ends_the_session_with_a_clear_word() {
     };
     let stage = Stage::new();
     for (command, code) in [("no-such-command".to_owned(), 127), (script(&stage), 126)] {
-        let mut caller = stage.start_command(&["--respawn", "--hibernate", "1h"], &[&command]);
-        let answer = hello(&mut caller);
+        // Said before it starts: it ends by itself as soon as it has been answered, or nobody has asked.
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {} });
+        let request = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+        writeln!(writer, "{request}").expect("write");
+        let mut caller = stage.launch("run", &["--respawn", "--hibernate", "1h"], &[&command], |run| {
+            run.stdin(reader);
+        });
+        let answer = caller.answer(1);
         let message = answer["error"]["message"].as_str().expect("text");
         assert!(message.contains(&command), "{message}");
         assert_eq!(caller.code(), code);
@@ -183,12 +191,12 @@ fn many_that_fail_are_each_bounded() {
         let stage = Stage::new();
         let options = ["--backoff", "5ms..20ms", "--max-failures", "5/1m"];
         let mut caller = stage.start(&options, &["--exit-at-once", "9"]);
-        let mut answers = 0;
-        while stage.lives().len() < 5 {
+        loop {
             assert_eq!(hello(&mut caller)["error"]["code"], -32000);
-            answers += 1;
+            if stage.lives().len() >= 5 {
+                break;
+            }
         }
-        assert!(answers > 0);
         wait_until("it is given up", || stage.states() == ["tripped"]);
         assert_eq!(stage.lives().len(), 5);
         caller.close();

@@ -33,6 +33,10 @@ fn running(scene: &Scene, options: &[&str], manner: &[&str]) -> std::process::Ch
     process
 }
 
+fn child_of(scene: &Scene) -> Option<Found> {
+    scene.everybody().into_iter().find(|found| found.stat.name == "badchild")
+}
+
 fn end(scene: &Scene, mut process: std::process::Child) {
     drop(process.stdin.take());
     process.kill().ok();
@@ -54,7 +58,9 @@ fn a_record_names_everybody_and_is_private_and_goes_with_its_tree() {
         assert!(!record.contains("hunter2"), "a secret is on record: {record}");
         assert!(!record.contains(badchild::TOKEN), "the environment is on record: {record}");
         let own = own_processes(&scene);
-        let child = scene.everybody().into_iter().find(|found| found.stat.name == "badchild").expect("the child");
+        // It is on record before it has become its program.
+        badchild::wait_until("the child is there", || child_of(&scene).is_some());
+        let child = child_of(&scene).expect("the child");
         for (name, who) in [("front", &own.front), ("spare", &own.spare), ("guard", &own.guard), ("child", &child)] {
             let expected = format!("\"{name}\":{{\"pid\":{},\"start\":{}}}", who.stat.pid, who.stat.start.0);
             assert!(record.contains(&expected), "{expected} is not in {record}");

@@ -60,7 +60,7 @@ fn a_closed_stdin_is_no_reason_to_end() {
 #[test]
 fn what_was_written_before_the_end_is_still_read() {
     let scene = Scene::new(User::Current);
-    let mut process = run_command(&scene, &[], &["echo"]).spawn().expect("start");
+    let mut process = run_command(&scene, &["--eof-grace", "1m"], &["echo"]).spawn().expect("start");
     let text = vec![b'z'; 60_000];
     process.stdin.take().expect("piped").write_all(&text).expect("write");
     let output = process.wait_with_output().expect("wait");

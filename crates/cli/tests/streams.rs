@@ -12,7 +12,8 @@ use common::{GRACES, run_command};
 fn a_line_of_64_mebibytes_passes() {
     let scene = Scene::new(User::Current);
     let length = 64 << 20;
-    let mut process = run_command(&scene, &[], &["long-line", &length.to_string()]).spawn().expect("start");
+    let mut process =
+        run_command(&scene, &["--eof-grace", "1m"], &["long-line", &length.to_string()]).spawn().expect("start");
     process.stdin.as_mut().expect("piped").write_all(b"request\n").expect("write");
     let mut output = BufReader::new(process.stdout.take().expect("piped"));
     let mut line = Vec::new();
@@ -26,7 +27,7 @@ fn a_line_of_64_mebibytes_passes() {
 #[test]
 fn bytes_that_are_no_text_pass_unchanged() {
     let scene = Scene::new(User::Current);
-    let mut process = run_command(&scene, &[], &["echo"]).spawn().expect("start");
+    let mut process = run_command(&scene, &["--eof-grace", "1m"], &["echo"]).spawn().expect("start");
     let bytes: Vec<u8> = (0..=255u8).cycle().take(40_000).collect();
     process.stdin.take().expect("piped").write_all(&bytes).expect("write");
     let mut back = Vec::new();

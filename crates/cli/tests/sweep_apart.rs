@@ -16,6 +16,7 @@ fn leave_dead_pen(scene: &Scene) {
     let mut process = run_command(scene, &options, &["tree", "stubborn", "setsid"]).spawn().expect("start");
     BufReader::new(process.stdout.take().expect("piped")).read_line(&mut String::new()).expect("ready");
     let own = own_processes(scene);
+    common::wait_until_on_record(scene, &own.guard);
     // Stopped first, so that none of them acts on the death of another.
     [&own.front, &own.spare, &own.guard].iter().for_each(|found| found.send(Signal::STOP));
     [&own.guard, &own.spare, &own.front].iter().for_each(|found| found.send(Signal::KILL));

@@ -166,8 +166,11 @@ fn a_background_job_that_wants_to_read_is_stopped_and_comes_back() {
     person.sees("prompt> ");
     person.types(&format!("{nostray} run -- cat &\n"));
     person.sees("prompt> ");
-    badchild::wait_until("cat is stopped", || {
-        scene.everybody().iter().any(|found| found.stat.name == "cat" && found.stat.is_stopped())
+    // The shell learns of it when the front stops, too. (Spare and guard have its words, and do not stop.)
+    let words = format!("{nostray} run -- cat");
+    badchild::wait_until("cat is stopped, and the front with it", || {
+        let stopped: Vec<_> = scene.everybody().into_iter().filter(|found| found.stat.is_stopped()).collect();
+        stopped.iter().any(|found| found.stat.name == "cat") && stopped.iter().any(|found| found.command == words)
     });
     person.types("jobs; fg\n");
     person.sees("Stopped");

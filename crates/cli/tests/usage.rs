@@ -95,7 +95,7 @@ fn the_log_file_tells_the_story_and_stderr_stays_silent() {
     let (scene, folder) = (Scene::new(User::Current), Folder::new("log"));
     let log = folder.path().join("log");
     for _ in 0..2 {
-        let options = ["--log-file", log.to_str().expect("text")];
+        let options = ["--log-file", log.to_str().expect("text"), "--eof-grace", "1m"];
         let mut command = run_command(&scene, &options, &["tree", "cooperative", "plain"]);
         let output = command.stdin(Stdio::piped()).stderr(Stdio::piped()).output().expect("run");
         assert_eq!(text(&output.stderr), "");

@@ -39,14 +39,16 @@ mod tests {
         make(&path).expect("made");
         make(&path).expect("is there");
         let watcher = watch(&path).expect("opened");
-        let is_over = || wait(&[(watcher.as_fd(), Until::HungUp)], Some(Duration::ZERO)).expect("looked")[0];
+        let ends_within = |time| wait(&[(watcher.as_fd(), Until::HungUp)], Some(time)).expect("looked")[0];
+        let is_over = || ends_within(Duration::ZERO);
         assert!(!is_over(), "nobody was there yet");
         let (first, second) = (hold(&path).expect("held"), hold(&path).expect("held"));
         assert!(!is_over());
         drop(first);
         assert!(!is_over(), "one is left");
         drop(second);
-        assert!(is_over());
+        // A process that another test has just forked may hold it for a moment, too.
+        assert!(ends_within(Duration::from_secs(10)));
         std::fs::remove_file(path).expect("remove");
     }
 }

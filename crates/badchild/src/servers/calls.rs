@@ -166,10 +166,11 @@ impl Server {
                 .collect(),
             None => arguments["text"].as_str().unwrap_or_default().as_bytes().to_vec(),
         };
-        let mut bytes = bytes.repeat(size(arguments, "times").max(1));
+        let mut bytes = bytes;
         while let Some(at) = bytes.windows(3).position(|window| window == b"$id") {
             bytes.splice(at..at + 3, id.get().bytes());
         }
+        let bytes = bytes.repeat(size(arguments, "times").max(1));
         self.print(&bytes);
     }
 

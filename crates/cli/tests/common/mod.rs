@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 pub use badchild::in_parallel;
-use badchild::{Found, Host, PATIENCE, Scene, badchild, comes_true, publish};
+use badchild::{Found, Host, PATIENCE, Scene, badchild, comes_true, publish, wait_until};
 
 /// The program under test.
 pub fn nostray() -> PathBuf {
@@ -70,4 +70,14 @@ pub fn own_processes(scene: &Scene) -> Own {
         own.is_some()
     });
     own.unwrap_or_else(|| panic!("not one of each among {everybody:#?}"))
+}
+
+/// A child may be there before its guard has put on record who it is. If all of ours are killed then, nobody can tell whose it is.
+pub fn wait_until_on_record(place: &Scene, guard: &Found) {
+    let who = format!("\"guard\":{{\"pid\":{},", guard.stat.pid);
+    wait_until("the guard is on record", || {
+        let files = std::fs::read_dir(place.runtime().join("nostray")).into_iter().flatten().flatten();
+        let mut records = files.filter_map(|file| std::fs::read_to_string(file.path()).ok());
+        records.any(|record| record.replace(' ', "").contains(&who))
+    });
 }

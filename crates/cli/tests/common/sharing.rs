@@ -188,7 +188,7 @@ impl Watch {
         let stop = is_over.clone();
         let thread = std::thread::spawn(move || {
             let (mut looks, mut most) = (0, Vec::new());
-            while !stop.load(Ordering::Relaxed) {
+            while looks < 2 || !stop.load(Ordering::Relaxed) {
                 let mut servers = stage.servers();
                 // While one looks through /proc, one may have gone and the next one come.
                 if servers.len() > 1 {

@@ -91,6 +91,14 @@ impl Stage {
         self.launch("run", options, &command, change)
     }
 
+    /// The same with a server that ends neither with its input nor by a signal that can be ignored, from its first moment on.
+    pub fn start_stubborn(&self, options: &[&str]) -> Caller {
+        let server = self.server(&["--ignore-eof"]);
+        let shell = ["sh", "-c", "trap '' TERM; exec \"$@\"", "sh"];
+        let command: Vec<_> = shell.into_iter().chain(server.iter().map(String::as_str)).collect();
+        self.start_command(options, &command)
+    }
+
     /// The same with any command.
     pub fn start_command(&self, options: &[&str], command: &[&str]) -> Caller {
         self.launch("run", options, command, |_| {})
@@ -118,7 +126,7 @@ impl Stage {
     /// Starts any command of nostray's that takes graces and another command.
     pub fn launch(&self, how: &str, options: &[&str], command: &[&str], change: impl FnOnce(&mut Command)) -> Caller {
         let mut options = options.to_vec();
-        for (grace, time) in [("--eof-grace", "2s"), ("--term-grace", "500ms")] {
+        for (grace, time) in [("--eof-grace", "6s"), ("--term-grace", "500ms")] {
             if !options.contains(&grace) {
                 options.extend([grace, time]);
             }
