@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use nostray_pen::Ask;
+use nostray_sys::proc::Stat;
+use nostray_sys::process::Pid;
 use tokio::net::unix::pipe;
 use tokio::time::timeout;
 
@@ -135,6 +137,22 @@ impl Pen {
     /// A handle on what ends when nothing is left.
     pub(crate) fn front(&self) -> Option<&nostray_sys::Pidfd> {
         self.started.as_ref().map(|started| &*started.handle)
+    }
+
+    /// How the child has ended, if its guard has told, while something of its tree may be left. Of one that was never executed nothing is
+    /// told before all is over.
+    pub(crate) fn ended(&mut self) -> Option<Exit> {
+        let told = self.started.as_mut()?.told();
+        (told.ended.is_some() && told.not_executed.is_none()).then(|| Exit::new(told, None))
+    }
+
+    /// Whether the child or its front is just ending or has ended, whether that was told or not. In a pid namespace of its own the child
+    /// cannot be seen.
+    pub(crate) fn is_ending(&mut self) -> bool {
+        let Some(started) = &mut self.started else { return true };
+        let child = started.told().child.and_then(Pid::from_raw);
+        started.handle.has_ended().unwrap_or(true)
+            || child.is_some_and(|child| Stat::of(child).is_none_or(|stat| stat.is_ending()))
     }
 
     fn ask(&self, what: Ask) {

@@ -10,6 +10,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use apart::{example, programs};
 use badchild::{Folder, Found, Scene, User, comes_true, in_parallel, pid, publish, wait_until};
 use nostray_sys::Signal;
+use serde_json::Value;
 
 /// How children behave when they are to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,6 +133,21 @@ impl Host {
         self.scene.those_with("--nostray-guard")
     }
 
+    /// Waits until every guard has put on record who is who: what nobody keeps any more is found by that.
+    fn wait_for_records(&self) {
+        wait_until("all guards are on record", || {
+            let files = std::fs::read_dir(self.scene.runtime().join("nostray")).into_iter().flatten().flatten();
+            let mut records = files.map(|file| file.path()).filter(|path| path.extension() == Some("json".as_ref()));
+            // One that is just being removed is nobody's.
+            records.all(|path| {
+                let text = std::fs::read_to_string(path);
+                text.map_or(true, |text| {
+                    serde_json::from_str(&text).is_ok_and(|record: Value| record["guard"].is_object())
+                })
+            })
+        });
+    }
+
     fn this(&self) -> Found {
         Found::by_pid(pid(i32::try_from(self.process.id()).expect("small"))).expect("is there")
     }
@@ -221,13 +237,14 @@ fn play(end: End, manner: Manner) {
         End::Kill => host.this().send(Signal::KILL),
         End::KillWithGuards => {
             // All that are there to see to it: what is then left is for whoever looks next.
+            host.wait_for_records();
             let (keepers, this) = (host.keepers(), host.this());
             this.send(Signal::STOP);
             keepers.iter().for_each(|keeper| keeper.send(Signal::KILL));
             this.send(Signal::KILL);
             host.wait();
-            // Who has got a signal is not gone yet.
-            wait_until("they are gone", || host.keepers().is_empty());
+            // Who has got a signal is not gone yet; and one that is dying has no token any more, but still its files.
+            wait_until("they are gone", || !keepers.iter().any(Found::is_alive));
             let mut sweep = host.scene.command(&programs().join("nostray"));
             assert!(sweep.args(["sweep"]).stdout(Stdio::null()).status().expect("run").success());
         }
@@ -325,6 +342,7 @@ fn when_guards_are_killed_the_children_of_a_living_host_come_back_one_at_a_time(
                 hit = host.keepers().into_iter().filter(is_hit).collect();
                 hit.len() == names.len()
             });
+            host.wait_for_records();
             hit.iter().for_each(|keeper| keeper.send(Signal::KILL));
             wait_until("the next child answers", || {
                 host.tell("call a");

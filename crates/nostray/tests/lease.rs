@@ -3,6 +3,7 @@
 mod apart;
 mod children;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apart::{apart, file};
@@ -14,6 +15,7 @@ use nostray::{CallError, Error, Stdio, Supervisor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 #[test]
 fn many_leases_and_clones_are_one_child_with_one_handshake_until_the_last_of_them_is_dropped() {
@@ -190,9 +192,22 @@ fn a_call_that_takes_too_long_fails_and_the_child_is_told_with_its_id() {
             expect_told("r", "notifications/cancelled", 1);
             let life = &lives("r")[0];
             assert_eq!(life.told("notifications/cancelled")[0]["params"]["requestId"], life.told("hang")[0]["id"]);
-            // Its own time is what counts, and a late answer is nobody's.
-            let late = in_time(lease.call_within::<Value>("slow", &json!({ "ms": 150 }), Some(ms(20)))).await;
+            // Its own time is what counts, and a late answer is nobody's. It comes when we say so, however late our own clock is.
+            let now = Arc::new(Notify::new());
+            let then = now.clone();
+            lease.handle("later", move |_| {
+                let then = then.clone();
+                async move {
+                    then.notified().await;
+                    Ok(json!("now"))
+                }
+            });
+            let ask = json!({ "id": "q", "method": "later" });
+            let late = in_time(lease.call_within::<Value>("ask", &ask, Some(ms(20)))).await;
             assert_eq!(late, Err(CallError::TimedOut(ms(20))));
+            now.notify_one();
+            let is_answer = |message: &Value| message["id"] == "q" && message["result"] == "now";
+            wait_until("it has heard that, and answers", || lives("r")[0].heard.iter().any(is_answer));
             let slow: Value =
                 in_time(lease.call_within("slow", &json!({ "ms": 300 }), Some(Duration::from_secs(20))))
                     .await
@@ -227,10 +242,10 @@ fn dropping_the_future_of_a_call_reaches_the_child_and_one_that_was_never_made_i
             // One that waits for a child which is not there yet has nobody to be cancelled with.
             let spec = build(server("s", &["--start-delay", "300"]));
             let lease = supervisor.lease(&spec).expect("a lease");
-            tokio::time::timeout(ms(1), lease.call::<Value>("never", &json!({}))).await.ok();
+            tokio::time::timeout(ms(1), lease.call::<Value>("hang", &json!({}))).await.ok();
             pid_of(&lease).await;
-            assert!(lives("s")[0].told("never").len() <= 1);
-            assert_eq!(lives("s")[0].told("never").len(), lives("s")[0].told("notifications/cancelled").len());
+            assert!(lives("s")[0].told("hang").len() <= 1);
+            assert_eq!(lives("s")[0].told("hang").len(), lives("s")[0].told("notifications/cancelled").len());
             expect_all_gone(&supervisor).await;
         });
     });

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use apart::{apart, file};
 use badchild::PATIENCE;
-use children::{alive, build, expect_all_gone, expect_gone, in_time, lives, ms, pid_of, play, server};
+use children::{alive, build, expect_all_gone, expect_gone, in_time, ms, pid_of, play, server};
 use nostray::{CallError, Spec, Supervisor};
 use serde_json::{Value, json};
 
@@ -252,9 +252,10 @@ fn a_child_that_never_answers_is_let_go_of_all_the_same() {
                 for call in calls {
                     call.abort();
                 }
+                // While it is held: one that is let go of may be ended before it has read all.
+                children::expect_told(name, "notifications/cancelled", 100);
                 drop(lease);
                 expect_gone(name);
-                assert_eq!(lives(name)[0].told("notifications/cancelled").len(), 100);
                 assert!(alive(name).is_empty());
             }
             expect_all_gone(&supervisor).await;
@@ -273,6 +274,34 @@ fn a_child_that_closes_its_output_and_lives_on_is_replaced() {
             let Err(CallError::CutOff(why)) = &cut_off else { panic!("{cut_off:?}") };
             assert!(why.contains("output has ended"), "{why}");
             assert_ne!(pid_of(&lease).await, first);
+            expect_all_gone(&supervisor).await;
+        });
+    });
+}
+
+/// That it was ended for it is not what was wrong with it.
+#[test]
+fn a_child_that_closes_its_output_is_replaced_for_that_also_when_the_host_comes_late() {
+    apart(|| {
+        // With one thread: whoever blocks it holds up all.
+        apart::any::runtime().block_on(async {
+            let supervisor = Supervisor::new();
+            let lease = supervisor.lease(&build(server("r", &["--ignore-eof"]))).expect("a lease");
+            pid_of(&lease).await;
+            let count = || badchild::open_files().expect("read").len();
+            let before = count();
+            let call = children::called(&lease, "close-output", json!({})).await;
+            in_time(async {
+                while count() == before {
+                    tokio::time::sleep(ms(1)).await;
+                }
+            })
+            .await;
+            // Its input is closed, too, and so it ends.
+            badchild::wait_until("nothing is left", || badchild::company().is_empty());
+            let cut_off = in_time(call).await.expect("no panic");
+            let Err(CallError::CutOff(why)) = &cut_off else { panic!("{cut_off:?}") };
+            assert!(why.contains("output has ended"), "{why}");
             expect_all_gone(&supervisor).await;
         });
     });

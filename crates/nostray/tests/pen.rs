@@ -44,7 +44,7 @@ fn what_is_piped_arrives_byte_for_byte() {
             let (output, errors) = pen.exchange(&input);
             assert!(output == input && errors.is_empty(), "{kind:?}: {} {}", output.len(), errors.len());
             assert!(pen.wait().success());
-            let mut pen = kind.spawn(&shell("cat >&2; echo done").build().expect("right"));
+            let mut pen = kind.spawn(&shell("cat >&2; echo done").eof_grace(LONG).build().expect("right"));
             let (output, errors) = pen.exchange(&input);
             assert!(errors == input && output == b"done\n", "{kind:?}: {} {}", output.len(), errors.len());
             assert!(pen.wait().success());
@@ -278,6 +278,7 @@ fn when_its_keepers_are_killed_the_tree_is_ended_and_wait_returns_after_that() {
             let names = ["nostray", "nostray-spare", "nostray-guard"];
             for hit in [&names[..1], &names[1..2], &names[2..], &names[..2], &names[1..], &names[..]] {
                 let mut pen = kind.ready(&child(&["tree", "stubborn", "daemon"]).build().expect("right"));
+                pen.child(); // its guard has put on record who is who
                 let keepers = keepers();
                 assert_eq!(keepers.len(), 3);
                 let hit: Vec<_> = keepers.iter().filter(|found| hit.contains(&found.stat.name.as_str())).collect();
@@ -487,6 +488,7 @@ fn a_child_without_the_hosts_environment_is_on_record_and_contained_all_the_same
             let spec = child(&["tree", "stubborn", "daemon"]).env_clear().env(badchild::TOKEN, token);
             let mut pen = kind.ready(&spec.build().expect("right"));
             assert_eq!(Registry::new().list().len(), 1);
+            pen.child(); // its guard has put on record who is who
             keepers().iter().for_each(|keeper| keeper.send(Signal::KILL));
             assert_eq!(pen.wait().cause, Cause::KeepersKilled);
             assert_eq!(company().len(), 0, "wait returns when nothing is left");
@@ -502,7 +504,8 @@ fn an_isolated_child_is_alone_with_its_tree() {
             return; // this machine has no namespaces for us, and says so elsewhere
         }
         for kind in KINDS {
-            let mut pen = kind.spawn(&shell("echo $$; exec cat").isolate_pids().build().expect("right"));
+            let mut pen =
+                kind.spawn(&shell("echo $$; exec cat").eof_grace(LONG).isolate_pids().build().expect("right"));
             let number: i32 = pen.line().parse().expect("a number");
             assert!(number < 10, "{kind:?}: {number}");
             pen.close_stdin();

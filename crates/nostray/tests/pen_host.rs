@@ -144,6 +144,7 @@ fn check_ends_without_codes(kind: Kind) {
     assert_eq!(trees().len(), 0);
     // The front is killed, and nobody tells that it was.
     let mut pen = kind.ready(&child(&STUBBORN).build().expect("right"));
+    pen.child(); // its guard has put on record who is who
     keepers().iter().for_each(|keeper| keeper.send(Signal::KILL));
     assert_eq!(pen.wait().cause, Cause::KeepersKilled, "{kind:?}");
     assert_eq!(trees().len(), 0);

@@ -8,7 +8,7 @@ use std::process::{Child as Process, Stdio};
 use std::time::{Duration, Instant};
 
 use apart::any::{KINDS, Kind, runtime};
-use apart::{apart, child, expect_alone, keepers, nostray, programs, trees};
+use apart::{apart, child, expect_alone, expect_settled, keepers, nostray, programs, trees};
 use badchild::{Found, PATIENCE, pid, wait_until};
 use nostray::{CallError, Change, Child, Lease, Registry, Supervisor, SweepPolicy, Watch};
 use nostray_sys::Signal;
@@ -139,16 +139,19 @@ fn a_sweep_ends_what_dead_owners_have_left_and_nobody_else() {
     apart(|| {
         let mut bystander = Kind::Blocking.ready(&child(&["tree", "stubborn", "daemon"]).build().expect("right"));
         let spared = trees();
-        let orphaned = Kind::Blocking.ready(&child(&["tree", "stubborn", "daemon"]).build().expect("right"));
+        let mut orphaned = Kind::Blocking.ready(&child(&["tree", "stubborn", "daemon"]).build().expect("right"));
         let id = orphaned.id();
+        orphaned.child(); // its guard has put on record who is who
+        expect_settled(); // or the bystander's front would sweep, too
         // Nobody sees to it any more.
         std::mem::forget(orphaned);
         let those = trees().into_iter().filter(|found| spared.iter().all(|other| other.stat.pid != found.stat.pid));
         let those: Vec<_> = those.collect();
         assert_eq!(those.len(), 2);
-        let of_it = |found: &Found| found.command.contains(&id);
-        keepers().into_iter().filter(of_it).for_each(|keeper| keeper.send(Signal::KILL));
-        wait_until("its keepers are gone", || !keepers().iter().any(of_it));
+        let keepers: Vec<_> = keepers().into_iter().filter(|found| found.command.contains(&id)).collect();
+        keepers.iter().for_each(|keeper| keeper.send(Signal::KILL));
+        // By their numbers: one that is dying has no token any more, but still its files.
+        wait_until("its keepers are gone", || !keepers.iter().any(Found::is_alive));
         let state = Registry::new().list().into_iter().find(|child| child.id == id).map(|child| child.state);
         assert_eq!(state.as_deref(), Some("orphaned"));
         let numbers = |those: &[Found]| {

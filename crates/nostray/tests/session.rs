@@ -67,10 +67,13 @@ fn a_person_who_comes_back_in_time_finds_everything_as_it_was_and_one_who_does_n
         for kind in KINDS {
             let connect = || Session::connect("s", Ending::KeepFor(KEPT));
             let (mut pen, found) = worker(kind, "s");
+            // With a time that nobody can miss,
             for _ in 0..3 {
-                drop(connect());
+                drop(Session::connect("s", Ending::KeepFor(PATIENCE)));
                 stays(&found, KEPT / 4);
             }
+            // and with one that is over while somebody is there again.
+            drop(connect());
             let back = connect();
             stays(&found, KEPT * 2);
             let begun = Instant::now();
@@ -93,8 +96,9 @@ fn a_session_that_was_over_and_is_there_again_is_not_ended_by_what_was_left_of_t
         let (mut early, _) = worker(Kind::Blocking, "s");
         drop(session);
         early.wait();
-        let (pen, found) = worker(Kind::Blocking, "s");
+        // Before it has a worker: while nobody is connected, the first timer may well end that.
         let connections: Vec<_> = (0..8).map(|_| Session::connect("s", Ending::CloseOnDisconnect)).collect();
+        let (pen, found) = worker(Kind::Blocking, "s");
         stays(&found, KEPT * 2);
         drop(connections);
         wait_until("it ends", || !found.is_alive());

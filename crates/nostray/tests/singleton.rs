@@ -241,8 +241,9 @@ fn it_is_the_same_slot_as_that_of_nostray_run_and_of_a_pen() {
 #[test]
 fn what_a_killed_holder_of_the_slot_has_left_is_ended_first() {
     apart(|| {
-        let pen = Kind::Blocking
+        let mut pen = Kind::Blocking
             .ready(&child(&["tree", "stubborn", "daemon"]).slot("s", IfTaken::Wait).build().expect("right"));
+        pen.child(); // its guard has put on record who is who
         std::mem::forget(pen);
         let before = trees();
         assert_eq!(before.len(), 2);

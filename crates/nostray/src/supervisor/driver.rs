@@ -230,7 +230,11 @@ impl Driver {
             let number = live.number;
             match live.do_what_is_due(eof) {
                 Some(Due::Gone(exit)) => self.on_gone(&exit),
-                Some(Due::Dead) => self.drive(Event::Died(number, Cause("its output has ended".to_owned()))),
+                Some(Due::Dead(exit)) => {
+                    live.hear_last_words(&mut self.tail);
+                    let cause = exit.map_or("its output has ended".to_owned(), |exit| format!("the child {exit}"));
+                    self.drive(Event::Died(number, Cause(cause)));
+                }
                 None => {}
             }
         }
@@ -513,6 +517,7 @@ impl Driver {
     fn on_gone(&mut self, exit: &Exit) {
         let Some(live) = self.live.take() else { return };
         let (number, has_asked) = (live.number, live.has_asked);
+        live.hear_last_words(&mut self.tail);
         drop(live);
         // By `nostray stop`, by the end of its session, by a newcomer to its slot: whoever stops something means it, and a child that
         // came back at once would be the keep-alive that nobody can end.

@@ -15,17 +15,21 @@ use super::Notification;
 use super::spot::Tenure;
 use super::wire::{self, Message};
 use crate::watched::watched;
-use crate::{CallError, Exit, Handshake, Pen};
+use crate::{CallError, Cause, Exit, Handshake, Pen};
 
 /// A child whose output has ended may take so long to end itself.
 const AFTER_ITS_OUTPUT: Duration = Duration::from_secs(2);
-/// Its exit says more than the end of its output, and comes a moment later. No longer than this.
+/// Its exit says more than the end of its output, and comes a moment later. No longer than this, if it lives on.
 const FOR_ITS_EXIT: Duration = Duration::from_millis(100);
+/// If it is ending, or has ended, its guard is about to say how, but may come late on a busy machine. No longer than this.
+const FOR_ITS_GUARD: Duration = Duration::from_secs(5);
 /// Its output ends with its tree, unless somebody else has a hold of it, too. No longer than this.
 const FOR_ITS_OUTPUT: Duration = Duration::from_millis(200);
 /// How much longer than it was promised a child may take after its input was closed, before it is asked: somebody else may have a hold
 /// of its input, like a process that another thread of the host has forked.
 const MARGIN: Duration = Duration::from_millis(100);
+/// No pipe holds more, unless an administrator has said so.
+const LARGEST_PIPE: usize = 1 << 20;
 /// A queue that was long, and is empty, keeps so much memory.
 const SMALL: usize = 64 << 10;
 
@@ -55,10 +59,20 @@ pub(super) struct Live {
     /// It is asked to end then.
     ask_at: Option<Instant>,
     pub(super) has_asked: bool,
-    /// Its output has ended; it is taken for dead then.
-    dead_at: Option<Instant>,
+    /// Its output has ended, and it is not taken for dead yet.
+    mute: Option<Mute>,
     /// Nothing is left of it; its output is read to the end, or until then.
     gone: Option<(Exit, Instant)>,
+}
+
+/// Its output has ended.
+struct Mute {
+    /// It is looked at again then.
+    look_at: Instant,
+    /// It is taken for dead then, whatever is known of its end.
+    until: Instant,
+    /// It did not end with its output.
+    lived_on: bool,
 }
 
 /// Something that it does.
@@ -77,8 +91,8 @@ pub(super) enum Stir {
 pub(super) enum Due {
     /// Nothing is left of it, and all that it said was heard.
     Gone(Exit),
-    /// Its output has ended, and it has not.
-    Dead,
+    /// Its output has ended, and something of it is left. How it has ended itself, if that is why.
+    Dead(Option<Exit>),
 }
 
 /// What the child has said.
@@ -163,7 +177,7 @@ impl Live {
             silent_at: None,
             ask_at: None,
             has_asked: false,
-            dead_at: None,
+            mute: None,
             gone: None,
         })
     }
@@ -171,7 +185,8 @@ impl Live {
     /// When to look at it again.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let gone = self.gone.as_ref().map(|(_, at)| *at);
-        [self.silent_at, self.ask_at, self.dead_at, gone].into_iter().flatten().min()
+        let mute = self.mute.as_ref().map(|mute| mute.look_at);
+        [self.silent_at, self.ask_at, mute, gone].into_iter().flatten().min()
     }
 
     /// Does what is due. `eof` is how long it may take after the end of its input.
@@ -186,10 +201,26 @@ impl Live {
             self.has_asked = true;
             self.pen.ask_to_stop();
         }
-        let is_dead = self.dead_at.take_if(|at| *at <= now).is_some();
         match self.gone.take_if(|(_, at)| *at <= now || self.stdout.is_none()) {
             Some((exit, _)) => Some(Due::Gone(exit)),
-            None => is_dead.then_some(Due::Dead),
+            None => self.look_at_its_end(now),
+        }
+    }
+
+    /// What has become of it since its output ended.
+    fn look_at_its_end(&mut self, now: Instant) -> Option<Due> {
+        let mute = self.mute.take_if(|mute| mute.look_at <= now)?;
+        match self.pen.ended() {
+            // It was ended because it said nothing any more, and that is what was wrong with it.
+            Some(exit) if mute.lived_on && exit.signal.is_some() && exit.cause != Cause::Itself => {
+                Some(Due::Dead(None))
+            }
+            Some(exit) => Some(Due::Dead(Some(exit))),
+            None if now < mute.until && self.pen.is_ending() => {
+                self.mute = Some(Mute { look_at: now + FOR_ITS_EXIT, ..mute });
+                None
+            }
+            None => Some(Due::Dead(None)),
         }
     }
 
@@ -208,7 +239,9 @@ impl Live {
     pub(super) fn is_mute(&mut self, eof: Duration) -> Option<Heard> {
         let now = Instant::now();
         self.stdout = None;
-        self.dead_at = Some(now + FOR_ITS_EXIT);
+        // One that is ending is marked so by the kernel before its files are closed.
+        let lived_on = !self.pen.is_ending();
+        self.mute = Some(Mute { look_at: now + FOR_ITS_EXIT, until: now + FOR_ITS_GUARD, lived_on });
         self.silent_at.get_or_insert(now + AFTER_ITS_OUTPUT.min(eof));
         self.lines.rest().and_then(|line| Heard::of(&line))
     }
@@ -216,6 +249,21 @@ impl Live {
     /// Nothing is left of it, but its output may not have been read to the end.
     pub(super) fn is_gone(&mut self, exit: Exit) {
         self.gone = Some((exit, Instant::now() + FOR_ITS_OUTPUT));
+    }
+
+    /// Takes in what it has written to its standard error, so that its last words are not missing where its end is told. No more than a
+    /// pipe holds: what is left of its tree may go on writing.
+    pub(super) fn hear_last_words(&self, tail: &mut Tail) {
+        let Some(stderr) = &self.stderr else { return };
+        let (mut errors, mut heard) = ([0; 4096], 0);
+        // Not as the runtime reads it: that may not have noticed yet that there is something.
+        while heard < LARGEST_PIPE
+            && let Ok(Some(count)) = nostray_sys::stream::read(stderr, &mut errors)
+            && count > 0
+        {
+            tail.add(&errors[..count]);
+            heard += count;
+        }
     }
 
     pub(super) fn say(&mut self, line: &[u8]) {

@@ -7,7 +7,7 @@
 pub mod any;
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -121,6 +121,14 @@ pub fn trees() -> Vec<Found> {
 /// nostray's own processes around this one.
 pub fn keepers() -> Vec<Found> {
     badchild::company().into_iter().filter(|found| found.command.contains("--nostray-guard")).collect()
+}
+
+/// Waits until all of nostray's own processes around this one have settled: a moment after its start each lets go of the child's output,
+/// and before that the front looks for what dead ones have left.
+pub fn expect_settled() {
+    let output = |keeper: &Found| std::fs::read_link(format!("/proc/{}/fd/1", keeper.stat.pid));
+    let is_settled = |keeper: &Found| output(keeper).is_ok_and(|target| target == Path::new("/dev/null"));
+    badchild::wait_until("they have settled", || keepers().iter().all(is_settled));
 }
 
 /// Waits until this process is alone, zombies not counted.
