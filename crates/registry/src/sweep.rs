@@ -263,7 +263,7 @@ fn ask_all(dead: &[Dead], deadline: Instant) {
 fn finish(dead: Dead) -> Outcome {
     let Dead { place, record, found, .. } = dead;
     let group = record.cgroup.as_deref().and_then(|path| Cgroup::open(path.as_ref()).ok());
-    let mut left = if found.is_empty() { Vec::new() } else { Machine::now().survivors(&record) };
+    let mut left = who_is_left(&record);
     for _ in 0..ROUNDS {
         if left.is_empty() {
             break;
@@ -273,7 +273,7 @@ fn finish(dead: Dead) -> Outcome {
         }
         signal(&left, Signal::KILL);
         wait_for_the_end(&left, Instant::now() + Duration::from_millis(500));
-        left = Machine::now().survivors(&record);
+        left = who_is_left(&record);
     }
     if left.is_empty() {
         if let Some(group) = &group {
@@ -284,6 +284,23 @@ fn finish(dead: Dead) -> Outcome {
     Journal::at(&place).add(&record.id, Story::Swept { survivors: found.len(), left: left.len() });
     if found.is_empty() { Outcome::Clean } else { Outcome::Survivors { found, left: left.len() } }
 }
+
+/// Whoever is left of a pen. If that is nobody, those who might have been of it and are on their way out are gone, too.
+fn who_is_left(record: &Record) -> Vec<Found> {
+    let until = Instant::now() + LEAVING;
+    loop {
+        let machine = Machine::now();
+        let left = machine.survivors(record);
+        let leaving = if left.is_empty() { machine.leaving(record) } else { Vec::new() };
+        if leaving.is_empty() || Instant::now() >= until {
+            return left;
+        }
+        wait_for_handles(leaving.into_iter().filter_map(Identity::open).collect(), until);
+    }
+}
+
+/// No longer than this somebody is waited for who may be a stranger. A gigabyte is given back in a fraction of a second.
+const LEAVING: Duration = Duration::from_secs(5);
 
 /// Rounds of killing. Each waits for those who were killed; more are needed only for a tree that forks as it dies.
 const ROUNDS: usize = 20;
@@ -314,7 +331,10 @@ fn is_still_meant(one: &Found, found: &[Found]) -> bool {
 }
 
 pub(crate) fn wait_for_the_end(found: &[Found], deadline: Instant) {
-    let mut handles: Vec<Pidfd> = found.iter().filter_map(|found| found.process.open()).collect();
+    wait_for_handles(found.iter().filter_map(|found| found.process.open()).collect(), deadline);
+}
+
+fn wait_for_handles(mut handles: Vec<Pidfd>, deadline: Instant) {
     while !handles.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
         let events: Vec<_> = handles.iter().map(|handle| (handle.as_fd(), Until::Readable)).collect();
