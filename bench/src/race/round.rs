@@ -142,9 +142,9 @@ pub(crate) fn play(stage: &Stage, plan: &Plan, scene: &Scene) -> Result<Outcome,
         return Err(with_log("the host's friend was hit".to_owned(), Vec::new(), log));
     }
     drop(host);
-    match scene.everybody() {
-        left if left.is_empty() => Ok(Outcome { killed, time }),
-        left => Err(with_log("somebody outlived the host".to_owned(), describe(&left), log)),
+    match ends(&|| scene.everybody()) {
+        Ok(()) => Ok(Outcome { killed, time }),
+        Err(left) => Err(with_log("somebody outlived the host".to_owned(), describe(&left), log)),
     }
 }
 

@@ -571,8 +571,7 @@ pub fn foreground_group(master: impl std::os::fd::AsFd) -> Option<Pid> {
 /// A new terminal: its master, and the path of the terminal itself.
 pub fn open_terminal() -> io::Result<(std::os::fd::OwnedFd, String)> {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
-    rustix::io::fcntl_setfd(&master, rustix::io::FdFlags::CLOEXEC)?;
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&master)?;
     unlockpt(&master)?;
     let name = ptsname(&master, Vec::new())?;

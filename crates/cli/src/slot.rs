@@ -204,6 +204,8 @@ fn row(tenure: &Tenure) -> Vec<String> {
 
 /// How long a holder may take beyond what it was promised.
 const MARGIN: Duration = Duration::from_secs(15);
+/// How soon somebody is asked again who should have ended at once.
+const AGAIN: Duration = Duration::from_secs(1);
 
 fn release(slot: &Slot, now: bool) -> Result<ExitCode, String> {
     let name = &slot.name;
@@ -219,13 +221,17 @@ fn release(slot: &Slot, now: bool) -> Result<ExitCode, String> {
     }
     let begun = Instant::now();
     let patience = Duration::from_millis(holder.eof_grace.saturating_add(holder.term_grace)) + MARGIN;
-    let mut shown = false;
-    // Whoever gets the slot next may have it before we look again, so it is the holder's end that counts.
+    let (mut shown, mut asked) = (false, begun);
+    // Whoever gets the slot next may have it before we look again, so it counts who has it. That the holder has ended is written
+    // down a moment before its lock is free, and says too little for whoever comes next.
     while let Some(still) = self::slot(name).map_err(|error| error.to_string())?
         && still.is_taken
-        && still.history.iter().any(|tenure| tenure.id == holder.id && tenure.ended.is_none())
+        && let Some(last) = still.history.last().filter(|last| last.id == holder.id)
     {
         if begun.elapsed() > patience {
+            if last.ended.is_some() {
+                break; // nothing is left of it; whoever has the lock comes to a halt before it says who it is
+            }
             return Err(format!(
                 "{} still holds slot {name} after {}; try `nostray slot release --now {name}`",
                 holder.id,
@@ -235,6 +241,10 @@ fn release(slot: &Slot, now: bool) -> Result<ExitCode, String> {
         if terminal::is_live() {
             shown = true;
             terminal::write(format!("\r{}  stopping, {}", holder.id, span(begun.elapsed())).as_bytes()).ok();
+        }
+        // Of two requests that wait to be heard the kernel keeps the first one, and that may have been a more patient one.
+        if now && asked.elapsed() >= AGAIN && slot.ask(Ask::StopNow) {
+            asked = Instant::now();
         }
         // A lock has no event that a stranger could wait for.
         std::thread::sleep(Duration::from_millis(20));

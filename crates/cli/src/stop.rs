@@ -54,6 +54,8 @@ impl Args {
 
 /// How long a pen may take beyond what it was promised.
 const MARGIN: Duration = Duration::from_secs(15);
+/// How soon somebody is asked again who should have ended at once.
+const AGAIN: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     let pens = match chosen(args, census()) {
@@ -84,7 +86,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         } else if !was_asked {
             failed = true;
             "it could not be asked".to_owned()
-        } else if ended(pen, handles, since) {
+        } else if ended(pen, handles, since, args.now) {
             format!("{} after {:.1} s", how_it_ended(pen), since.elapsed().as_secs_f64())
         } else {
             failed = true;
@@ -136,15 +138,19 @@ fn handles(pen: &Pen) -> Vec<Pidfd> {
 }
 
 /// Waits for the end of a pen, and shows on a terminal that it does.
-fn ended(pen: &Pen, mut handles: Vec<Pidfd>, since: Instant) -> bool {
+fn ended(pen: &Pen, mut handles: Vec<Pidfd>, since: Instant, now: bool) -> bool {
     let promised = pen.record.as_ref().map_or(0, |record| record.term_grace);
     let deadline = since + Duration::from_millis(promised) + MARGIN;
-    let mut shown = false;
+    let (mut shown, mut asked) = (false, since);
     while !handles.is_empty() && Instant::now() < deadline {
         let events: Vec<_> = handles.iter().map(|handle| (handle.as_fd(), Until::Readable)).collect();
         let ended = wait(&events, Some(Duration::from_millis(500))).unwrap_or_default();
         let mut ended = ended.into_iter();
         handles.retain(|_| !ended.next().unwrap_or(false));
+        // Of two requests that wait to be heard the kernel keeps the first one, and that may have been a more patient one.
+        if now && !handles.is_empty() && asked.elapsed() >= AGAIN && pen.ask(Ask::StopNow) {
+            asked = Instant::now();
+        }
         if terminal::is_live() && !handles.is_empty() {
             shown = true;
             let line = format!("\r{}  stopping, {:.0} s", pen.id, since.elapsed().as_secs_f64());

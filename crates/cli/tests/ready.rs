@@ -29,7 +29,7 @@ fn sleepers(puppet: &Puppet, seconds: u32) -> usize {
 fn without_a_definition_it_is_ready_as_soon_as_it_is_started() {
     let puppet = Puppet::start(&[]);
     puppet.wait_for("ready");
-    assert_eq!(puppet.times_ready(), 1);
+    puppet.is_told_ready_once();
     puppet.end();
 }
 
@@ -78,7 +78,9 @@ fn a_port_on_which_somebody_of_the_tree_listens_and_nobody_else() {
 
 #[test]
 fn a_port_on_one_address() {
-    let free = TcpListener::bind("127.0.0.1:0").expect("listen").local_addr().expect("is bound").port();
+    // On another address than those of the puppet, so that nobody else is given the same number.
+    let reserved = TcpListener::bind("127.0.0.1:0").expect("listen");
+    let free = reserved.local_addr().expect("is bound").port();
     let mut puppet = Puppet::start(&["--ready-port", &format!("127.0.0.3:{free}")]);
     puppet.does(&format!("kept.append(socket.create_server(('127.0.0.2', {free})))"));
     puppet.wait_for_looks();
@@ -86,9 +88,7 @@ fn a_port_on_one_address() {
     puppet.does(&format!("kept.append(socket.create_server(('127.0.0.3', {free})))"));
     puppet.wait_for("ready");
     puppet.end();
-    if let Ok(listener) = TcpListener::bind("[::1]:0") {
-        let free = listener.local_addr().expect("is bound").port();
-        drop(listener);
+    if TcpListener::bind(("::1", free)).is_ok() {
         let mut puppet = Puppet::start(&["--ready-port", &format!("[::1]:{free}")]);
         puppet.does(&format!("kept.append(socket.create_server(('::1', {free}), family=socket.AF_INET6))"));
         puppet.wait_for("ready");
@@ -128,7 +128,7 @@ fn a_command_that_succeeds_inside_of_the_tree() {
             let before = now();
             puppet.does("open('up', 'w').close()");
             assert!(puppet.wait_for("ready") >= before);
-            assert_eq!(puppet.times_ready(), 1);
+            puppet.is_told_ready_once();
             puppet.end();
         }
     }
@@ -184,13 +184,14 @@ fn a_guard_that_is_killed_while_a_command_runs_leaves_nothing() {
 /// A sleep is right here: it is time that is tested.
 #[test]
 fn once_it_is_ready_nobody_looks_any_more() {
-    let free = TcpListener::bind("127.0.0.1:0").expect("listen").local_addr().expect("is bound").port().to_string();
+    let reserved = TcpListener::bind("127.0.0.1:0").expect("listen");
+    let free = reserved.local_addr().expect("is bound").port().to_string();
     for options in
         [["--ready-line", "up"], ["--ready-port", &free], ["--ready-file", "up"], ["--ready-cmd", "test -e up"]]
     {
         let mut puppet = Puppet::start(&options);
         puppet.does(&format!(
-            "say('up\\n'); open('up', 'w').close(); kept.append(socket.create_server(('127.0.0.1', {free})))"
+            "say('up\\n'); open('up', 'w').close(); kept.append(socket.create_server(('127.0.0.2', {free})))"
         ));
         puppet.wait_for("ready");
         // What the start itself has left to do.
@@ -215,7 +216,7 @@ fn one_that_is_not_ready_in_time_is_ended_and_the_cause_is_told() {
         for way in WAYS {
             let started = Instant::now();
             let stage = Stage::new();
-            let options = with(&with(options, &["--ready-timeout", "400ms"]), way);
+            let options = with(&with(options, &["--ready-timeout", "400ms", "--term-grace", "20s"]), way);
             let mut caller = stage.start_command(&options, &["sleep", "1004"]);
             // Politely: by SIGTERM, since its input is open.
             assert_eq!(caller.code(), 143, "{}", caller.errors());

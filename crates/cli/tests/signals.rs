@@ -7,13 +7,31 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Stdio};
 
 use badchild::{Folder, Found, Scene, User, badchild, pid, wait_until};
+use common::debugger::Debugger;
+use common::puppet::wait_until_quiet;
 use common::{nostray, own_processes, run_command};
 use nostray_sys::Signal;
+use nostray_sys::proc::Stat;
 
 fn wait_ready(process: &mut Child) {
     let mut line = String::new();
     BufReader::new(process.stdout.take().expect("piped")).read_line(&mut line).expect("read");
     assert_eq!(line, "ready\n");
+}
+
+fn child_of(scene: &Scene, guard: &Found) -> Found {
+    let mut all = scene.everybody().into_iter();
+    all.find(|found| found.stat.parent == Some(guard.stat.pid)).expect("a child")
+}
+
+/// The code of one that may not end at all.
+fn code(process: &mut Child) -> Option<i32> {
+    let mut status = None;
+    wait_until("it ends", || {
+        status = process.try_wait().expect("look");
+        status.is_some()
+    });
+    status.and_then(|status| status.code())
 }
 
 fn front(process: &Child) -> Found {
@@ -120,6 +138,54 @@ fn a_front_that_dies_of_something_else_takes_its_tree_along() {
     wait_ready(&mut process);
     front(&process).send(Signal::ABRT);
     assert_eq!(process.wait().expect("wait").signal(), Some(Signal::ABRT.as_raw()));
+    scene.expect_empty();
+}
+
+/// It hears of the child's stop when all is over, and nobody would be left to continue it.
+#[test]
+fn a_front_that_was_stopped_with_its_child_does_not_stop_again_after_its_end() {
+    let scene = Scene::new(User::Current);
+    let mut process = run_command(&scene, &[], &["pause"]).spawn().expect("start");
+    wait_ready(&mut process);
+    let own = own_processes(&scene);
+    let child = child_of(&scene, &own.guard);
+    for found in [&own.front, &child] {
+        found.send(Signal::STOP);
+        wait_until("it is stopped", || Stat::of(found.stat.pid).is_some_and(|stat| stat.is_stopped()));
+    }
+    // By then the guard has told of it.
+    wait_until_quiet(&own.guard);
+    child.send(Signal::KILL);
+    assert_eq!(code(&mut process), Some(137));
+    scene.expect_empty();
+}
+
+/// A shell continues a job, and it is stopped again before the guard has heard of either.
+#[test]
+fn a_word_to_go_on_is_not_for_the_next_stop_of_the_child() {
+    let scene = Scene::new(User::Current);
+    let mut process = run_command(&scene, &[], &["pause"]).spawn().expect("start");
+    wait_ready(&mut process);
+    let own = own_processes(&scene);
+    let child = child_of(&scene, &own.guard);
+    let is_stopped = |found: &Found| Stat::of(found.stat.pid).is_some_and(|stat| stat.is_stopped());
+    child.send(Signal::STOP);
+    wait_until("both are stopped", || is_stopped(&child) && is_stopped(&own.front));
+    wait_until_quiet(&own.guard);
+    let mut debugger = Debugger::start(&scene);
+    debugger.attach(std::slice::from_ref(&own.guard));
+    child.send(Signal::CONT);
+    own.front.send(Signal::CONT);
+    wait_until("the child goes on", || !is_stopped(&child));
+    // By then the front has passed it on.
+    wait_until_quiet(&own.front);
+    child.send(Signal::STOP);
+    wait_until("the child is stopped again", || is_stopped(&child));
+    drop(debugger);
+    wait_until("the front is stopped again", || is_stopped(&own.front));
+    assert!(is_stopped(&child));
+    child.send(Signal::KILL);
+    assert_eq!(code(&mut process), Some(137));
     scene.expect_empty();
 }
 

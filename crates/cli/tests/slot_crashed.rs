@@ -11,6 +11,7 @@ use badchild::{Bystanders, Found, PATIENCE, User, badchild, comes_true, wait_unt
 use common::slots::{MANAGED, NOT_NOW, Ring, SLOT, end, ended};
 use common::stage::Caller;
 use common::{in_parallel, nostray};
+use nostray_sys::Signal;
 use serde_json::{Value, json};
 
 const POLICIES: [&str; 3] = ["wait", "fail", "replace"];
@@ -87,6 +88,47 @@ fn after_a_crash_of_everything_around_a_pid_namespace_the_slot_is_free() {
     ring.expect_one_at_a_time();
     assert_eq!(end(newcomer), 0);
     ring.expect_over();
+}
+
+/// Has another process beside it that needs a while to give back its memory, and has its files until then.
+const LARGE: &str = "
+import mmap, os, sys, time
+if os.fork() == 0:
+    memory = mmap.mmap(-1, 512 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_NOHUGEPAGE)
+    for at in range(0, len(memory), mmap.PAGESIZE):
+        memory[at] = 1
+    with open(sys.argv[1] + '.new', 'w') as file:
+        file.write(str(os.getpid()))
+    os.rename(sys.argv[1] + '.new', sys.argv[1])
+    time.sleep(1000)
+os.execvp(sys.argv[2], sys.argv[2:])
+";
+
+/// Its mark goes with its memory, and its locks go later.
+#[test]
+fn whoever_of_a_dead_holder_is_on_its_way_out_is_waited_for() {
+    for user in User::all() {
+        let ring = Ring::for_user(user);
+        let (mut words, large) = (ring.words(&[]), ring.stage.file("large"));
+        let at = words.len() - ring.stage.server(&[]).len();
+        words.splice(at..at, ["python3", "-c", LARGE, &large].map(str::to_owned));
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        let mut holder = ring.stage.start_command(&["--slot", SLOT, "--no-sweep"], &words);
+        holder.initialize();
+        wait_until("all of it is there", || std::fs::exists(&large).expect("look"));
+        let number = std::fs::read_to_string(&large).expect("read").parse().expect("a number");
+        let large = Found::by_pid(badchild::pid(number)).expect("is there");
+        wait_until("it is on record", || ring.state() == "ready");
+        ring.kill_keepers(&holder);
+        large.send(Signal::KILL);
+        let mut newcomer = ring.run(&["--no-sweep"], &[]);
+        ring.expect_holder(&mut newcomer);
+        assert!(!large.is_alive());
+        assert_eq!(end(newcomer), 0);
+        ended(&mut holder);
+        ring.expect_over();
+    }
 }
 
 /// Those who were in the queue when all around the holder was killed: one gets it, and sweeps first.

@@ -3,21 +3,19 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Stdio};
-use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use badchild::{Bystanders, Found, User, comes_true, wait_until};
+use common::debugger::Debugger;
 use common::in_parallel;
-use common::slots::{MANAGED, Ring, SLOT, end, ended, front_of, kill_at_once, raw};
+use common::slots::{MANAGED, Ring, SLOT, end, ended, front_of, kill_at_once};
 use common::stage::Caller;
 use nostray_sys::Signal;
 use serde_json::json;
 
 const REPLACE: [&str; 2] = ["--if-taken", "replace"];
 const GRACES: [&str; 4] = ["--eof-grace", "200ms", "--term-grace", "600ms"];
-const LONG_GRACES: [&str; 4] = ["--eof-grace", "200ms", "--term-grace", "2s"];
+const LONG_GRACES: [&str; 4] = ["--eof-grace", "200ms", "--term-grace", "8s"];
 
 /// Of whom a part of the holder is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,63 +116,6 @@ fn a_holder_of_which_some_or_all_are_stopped_is_replaced() {
     bystanders.expect_untouched();
 }
 
-/// Somebody who holds processes as a debugger does: no SIGCONT moves them.
-struct Debugger {
-    process: Child,
-    says: Receiver<String>,
-}
-
-impl Debugger {
-    /// One that has not attached to anybody yet.
-    fn start(ring: &Ring) -> Self {
-        // In Python, since it needs no more than three system calls, and no Rust of ours outside of `sys` may be unsafe.
-        let script = "
-import ctypes, os, sys
-ptrace = ctypes.CDLL(None, use_errno=True).ptrace
-ptrace.argtypes = [ctypes.c_long] * 4
-SEIZE, INTERRUPT, WALL = 0x4206, 0x4207, 0x40000000
-print('here', flush=True)
-for pid in map(int, sys.stdin.readline().split()):
-    for request in SEIZE, INTERRUPT:
-        if ptrace(request, pid, 0, 0) != 0:
-            sys.exit(os.strerror(ctypes.get_errno()))
-    os.waitpid(pid, WALL)
-print('attached', flush=True)
-try:
-    while True:  # who was killed is let go; nobody is ever continued
-        os.waitpid(-1, WALL)
-except ChildProcessError:
-    sys.stdin.read()
-";
-        let mut command = ring.stage.scene.command("python3".as_ref());
-        command.args(["-c", script]);
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3");
-        let stdout = BufReader::new(process.stdout.take().expect("piped"));
-        let (to, says) = channel();
-        std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| to.send(line)));
-        let debugger = Self { process, says };
-        debugger.expect("here");
-        debugger
-    }
-
-    fn expect(&self, word: &str) {
-        assert_eq!(self.says.recv_timeout(badchild::PATIENCE).as_deref(), Ok(word));
-    }
-
-    fn attach(&mut self, victims: &[Found]) {
-        let numbers: Vec<String> = victims.iter().map(|found| raw(found).to_string()).collect();
-        writeln!(self.process.stdin.as_mut().expect("piped"), "{}", numbers.join(" ")).expect("write");
-        self.expect("attached");
-    }
-}
-
-impl Drop for Debugger {
-    fn drop(&mut self) {
-        self.process.kill().ok();
-        self.process.wait().ok();
-    }
-}
-
 /// At any moment: before it is asked, or while it ends, when it was heard of and never comes to the end.
 #[test]
 fn a_holder_that_nothing_brings_back_is_ended_from_outside() {
@@ -214,7 +155,11 @@ fn stopped_over_and_over(options: &[&str]) {
     assert!(came, "{}\n{}", newcomer.errors(), ring.stage.journal());
     assert!(old.iter().all(|found| !found.is_alive()), "{old:?}");
     ring.expect_one_at_a_time();
-    ended(&mut holder);
+    // A stop of before may reach them only now.
+    wait_until("it has ended", || {
+        keepers.iter().for_each(|found| found.send(Signal::CONT));
+        holder.process.try_wait().expect("look").is_some()
+    });
     assert_eq!(end(newcomer), 0);
     ring.expect_over();
 }
@@ -225,7 +170,7 @@ fn held_by_a_debugger(which: Part, when: When, options: &[&str]) {
     let graces = if when == When::After { &LONG_GRACES } else { &GRACES };
     let (mut holder, old) = holder_with_tree_and(&ring, graces, options);
     let victims = part(&ring, &holder, which);
-    let mut debugger = Debugger::start(&ring);
+    let mut debugger = Debugger::start(&ring.stage.scene);
     if when == When::Before {
         debugger.attach(&victims);
     }

@@ -5,9 +5,12 @@ mod common;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use badchild::{User, badchild, wait_until};
+use badchild::{Found, User, badchild, wait_until};
+use common::puppet::wait_until_quiet;
 use common::slots::{MANAGED, NOT_NOW, Ring, SLOT, end};
 use common::{in_parallel, nostray};
+use nostray_sys::Signal;
+use nostray_sys::proc::Stat;
 use serde_json::{Value, json};
 
 fn text(bytes: &[u8]) -> String {
@@ -87,7 +90,9 @@ fn json_is_parseable_and_has_the_same_keys_in_every_state() {
 #[test]
 fn show_tells_of_the_holder_those_who_wait_and_those_who_have_held_it() {
     let ring = Ring::new();
-    assert_eq!(end(ring.holder(&[])), 0);
+    let first = ring.holder(&[]);
+    ring.wait_until_settled(&first);
+    assert_eq!(end(first), 0);
     let mut holder = ring.holder(&["--eof-grace", "200ms", "--term-grace", "30s"]);
     holder.result("fork", json!({ "kind": "term-ignoring" }));
     let waiter = ring.waiter(&[], 0);
@@ -141,7 +146,10 @@ fn a_secret_on_the_command_line_is_nowhere() {
         [&["slot", "list"][..], &["slot", "list", "--json"], &["slot", "show", SLOT]].map(|it| says(&ring, it)),
     );
     for entry in std::fs::read_dir(ring.place()).expect("read").flatten().filter(|it| it.file_name() != "alive") {
-        seen.push(text(&std::fs::read(entry.path()).expect("read")));
+        // What is just being written may have another name by now.
+        if let Ok(bytes) = std::fs::read(entry.path()) {
+            seen.push(text(&bytes));
+        }
     }
     assert!(seen.iter().any(|text| text.contains("--api-key")), "this is where it would be");
     assert!(seen.iter().all(|text| !text.contains(SECRET)), "{seen:#?}");
@@ -174,6 +182,42 @@ fn release_ends_the_holder_with_its_graces_and_returns_when_nothing_is_left() {
         assert_eq!(end(next), 0);
         ring.expect_over();
     });
+}
+
+/// Of two requests that a guard has not heard of yet, the kernel keeps the first one.
+#[test]
+fn who_has_no_patience_is_heard_although_somebody_has_just_asked_with_patience() {
+    let nostray = nostray().display().to_string();
+    in_parallel(vec![&["slot", "release", "--now", SLOT][..], &["stop", "--all", "--now"]], |words| {
+        let ring = Ring::new();
+        let mut holder = ring.holder(&["--eof-grace", "10m", "--term-grace", "10m"]);
+        holder.result("fork", json!({ "kind": "term-ignoring" }));
+        // The outermost first: each of them continues the next one if that is stopped.
+        let keepers = ring.keepers(&holder);
+        for keeper in &keepers {
+            keeper.send(Signal::STOP);
+            wait_until("it is stopped", || Stat::of(keeper.stat.pid).is_some_and(|stat| stat.is_stopped()));
+        }
+        let guard = keepers.iter().find(|found| found.stat.name == "nostray-guard").expect("a guard");
+        let _patient = ring.stage.start_plain(&nostray, &["stop", "--all"]);
+        wait_until("it has asked", || is_pending(guard, Signal::TERM));
+        let mut impatient = ring.stage.start_plain(&nostray, words);
+        if words[0] == "stop" {
+            // It asks at once, and then has nothing to do but wait.
+            let found = Found::by_pid(badchild::pid(i32::try_from(impatient.process.id()).expect("small")));
+            wait_until_quiet(&found.expect("is there"));
+            keepers.iter().for_each(|keeper| keeper.send(Signal::CONT));
+        }
+        assert_eq!(impatient.code(), 0, "{}", impatient.errors());
+        holder.code();
+        ring.stage.expect_no_tree();
+    });
+}
+
+fn is_pending(found: &Found, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", found.stat.pid)).unwrap_or_default();
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap_or_default();
+    u64::from_str_radix(pending.trim(), 16).is_ok_and(|set| set >> (signal.as_raw() - 1) & 1 == 1)
 }
 
 /// Again and again: between the end of a tree and the end of its guard there is a moment, and it must not show.

@@ -92,8 +92,7 @@ fn replace_waits_for_the_last_of_the_old_tree_with_the_graces_of_the_holder() {
             // The server ended by itself, but one of its tree had to be killed: after all that it was promised.
             assert!(began.elapsed() >= Duration::from_millis(1200), "{:?}", began.elapsed());
         }
-        let said = newcomer.errors();
-        assert!(said.contains("was asked to hand over"), "{said}");
+        wait_until("it says so", || newcomer.errors().contains("was asked to hand over"));
         holder.code();
         ring.expect_one_at_a_time();
         let why = ring.history()[0]["why"].as_str().unwrap_or_default().to_owned();
@@ -106,20 +105,30 @@ fn replace_waits_for_the_last_of_the_old_tree_with_the_graces_of_the_holder() {
 #[test]
 fn what_a_holder_needs_to_flush_is_waited_for_and_nobody_shortens_it() {
     let ring = Ring::new();
-    let flushed = ring.stage.file("flushed");
-    let badchild = badchild().display().to_string();
-    let options = ["--slot", SLOT, "--eof-grace", "100ms", "--term-grace", "20s"];
-    let mut holder = ring.stage.start_command(&options, &[&badchild, "slow", "4000", &flushed]);
+    let [flushed, go] = ["flushed", "go"].map(|name| ring.stage.file(name));
+    // Until the test lets it, however long the others take to come.
+    let script = format!(
+        "trap 'until [ -e {go} ]; do sleep 0.05; done; printf flushed > {flushed}; exit 0' TERM; \
+         echo ready; while :; do sleep 0.05; done"
+    );
+    let options = ["--slot", SLOT, "--eof-grace", "100ms", "--term-grace", "10m"];
+    let mut holder = ring.stage.start_command(&options, &["sh", "-c", &script]);
     assert_eq!(holder.next_line(), b"ready\n");
-    // Several ask, one after the other; and the hosts of those who lose have no patience.
+    // Several ask, one after the other; and those who lose have no patience.
     let mut newcomers = Vec::new();
-    for _ in 0..4 {
-        let newcomer = ring.run(&REPLACE, &[]);
+    for at in 0..4 {
+        let graces: &[&str] = if at < 3 { &["--eof-grace", "0s", "--term-grace", "0s"] } else { &[] };
+        let newcomer = ring.run(&[&REPLACE[..], graces].concat(), &[]);
         // Who has come before it has lost when it is in the queue; two who are on their way could come in any order.
         wait_until("it is heard", || ring.waiting().iter().any(|who| who["pid"] == newcomer.process.id()));
         newcomers.push(newcomer);
     }
     let mut last = newcomers.pop().expect("the last one");
+    wait_until("it is asked", || ring.state() == "stopping");
+    // Time is what is tested: longer than the term grace of anybody who came.
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(!std::fs::exists(&flushed).expect("look") && ring.state() == "stopping", "{:#}", ring.show());
+    std::fs::write(&go, "").expect("write");
     last.initialize();
     assert_eq!(std::fs::read_to_string(&flushed).expect("it had the time to write"), "flushed");
     assert_eq!(holder.code(), 0);
@@ -445,9 +454,9 @@ fn the_holder_of_another_slot_is_not_touched() {
 fn in_a_loop_a_wish_to_replace_becomes_a_wait_and_a_holder_that_is_ready_ends_it() {
     let ring = Ring::new();
     let limit = ["--max-handovers", "2/1m"];
-    // Three who end before they have answered anybody.
+    // Three who end before they have answered anybody, and do not hear that their input has ended.
     for _ in 0..3 {
-        let mut caller = ring.run(&MANAGED, &["--start-delay", "60000"]);
+        let mut caller = ring.run(&[&MANAGED[..], &["--eof-grace", "1s"]].concat(), &["--start-delay", "60000"]);
         let lives = ring.stage.lives().len();
         wait_until("it is there", || ring.stage.lives().len() > lives || !ring.stage.servers_here().is_empty());
         caller.close();
@@ -536,4 +545,23 @@ fn looking_at_slots_all_the_time_keeps_nobody_from_a_free_one() {
     }
     scene.expect_empty();
     ring.expect_over();
+}
+
+/// On a busy machine, one who looks may come to a halt in the middle of it. That is no holder.
+#[test]
+fn one_who_looks_for_long_keeps_nobody_from_a_free_slot() {
+    in_parallel(vec![&[][..], &MANAGED], |options| {
+        let ring = Ring::new();
+        assert_eq!(end(ring.holder(&[])), 0);
+        let looker = std::fs::File::open(ring.place().join("lock")).expect("open");
+        looker.lock_shared().expect("lock");
+        let mut caller = ring.run(&[&["--if-taken", "fail"], options].concat(), &[]);
+        // Time is what is tested: nobody who only looks should take so long.
+        let refused = comes_true(Duration::from_secs(1), &mut || caller.process.try_wait().expect("look").is_some());
+        assert!(!refused, "{}", caller.errors());
+        drop(looker);
+        ring.expect_holder(&mut caller);
+        assert_eq!(end(caller), 0);
+        ring.expect_over();
+    });
 }

@@ -153,8 +153,8 @@ fn nobody_who_is_starting_is_ended_for_hosts_without_patience() {
     let all = direct.into_iter().chain(managed).chain([(Way::Shared, "share")]).collect();
     in_parallel(all, |(way, if_taken)| {
         let stage = Arc::new(Stage::new());
-        let mut holder = start(&stage, way, if_taken, &[], &slow_to_start(&stage, way, start_time()));
         let began = Instant::now();
+        let mut holder = start(&stage, way, if_taken, &[], &slow_to_start(&stage, way, start_time()));
         let hello = holder.ask("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
         wait_until("it has started", || stage.lives().len() == 1);
         let child = stage.child();
@@ -206,9 +206,11 @@ fn slow_to_stop(stage: &Stage, way: Way) -> Vec<String> {
         Way::Direct => format!(": > {ready}; exec {badchild} slow 1 {flushed}.first >/dev/null"),
         Way::Managed | Way::Shared => format!("exec {}", stage.server(&[]).join(" ")),
     };
+    // The one that takes its time has caught SIGTERM before the first one does anything.
     let script = format!(
         "exec 9>{claim}; flock -n 9 || echo two >> {overlap}; \
-         {badchild} slow {} {flushed} </dev/null >/dev/null & {first}",
+         {badchild} slow {} {flushed} </dev/null >{flushed}.ready & \
+         until [ -s {flushed}.ready ]; do sleep 0.01; done; {first}",
         time.as_millis()
     );
     vec!["sh".to_owned(), "-c".to_owned(), script]

@@ -298,7 +298,11 @@ impl Front<'_> {
                 Next::Message(Message::Guard(pid)) => self.guard = Some(pid),
                 Next::Message(Message::Signal(..)) => {}
                 Next::Nothing => break,
-                Next::Closed => self.relay_open = false,
+                Next::Closed => {
+                    // Nobody is left who would let us go on.
+                    self.relay_open = false;
+                    stopped = None;
+                }
             }
         }
         stopped

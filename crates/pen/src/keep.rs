@@ -146,10 +146,9 @@ impl<'a> Keeper<'a> {
         self.tree.dissolve();
         last_words();
         self.pen.tell(&Event::Empty);
-        if let Some(front) = self.front {
-            // One that was stopped together with its child would never learn that it is all over.
-            front.send(Signal::CONT).ok();
-        }
+        // One that was stopped together with its child would never learn that it is all over; and one that hears only now of the
+        // stop must not follow it any more.
+        self.continue_front(None);
         match self.child {
             Child::Ended(how) => how.shell_code(),
             Child::Alive(_) | Child::Unknown => crate::OWN_FAILURE,
@@ -306,9 +305,13 @@ impl<'a> Keeper<'a> {
         while let Some(relay) = self.relay {
             match relay.next() {
                 // A shell continues the whole group, so the child goes on before we are told; if it has been stopped again
-                // since, that word was not for this stop.
-                Next::Message(Message::Signal(arrived, stops))
-                    if arrived.signal == Signal::CONT && stops != self.stops => {}
+                // since, that word was not for this stop. We may not have heard of that one yet.
+                Next::Message(Message::Signal(arrived, stops)) if arrived.signal == Signal::CONT => {
+                    self.look_after_children();
+                    if stops == self.stops {
+                        self.on_signal(arrived, true);
+                    }
+                }
                 Next::Message(Message::Signal(arrived, _)) => self.on_signal(arrived, true),
                 Next::Message(_) => {}
                 Next::Nothing => return true,

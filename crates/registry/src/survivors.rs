@@ -81,11 +81,7 @@ impl Machine {
         let group: HashSet<Pid> = group.map(|group| group.members().into_iter().collect()).unwrap_or_default();
         let recorded: HashSet<Identity> =
             record.keepers().into_iter().chain(record.child.and_then(Process::identity)).collect();
-        let reapers: HashSet<Identity> = record.ancestors.iter().copied().filter_map(Process::identity).collect();
-        let was_handed_to = |stat: &Stat| {
-            let parent = stat.parent.and_then(|parent| self.stat(parent))?;
-            (parent.pid == Pid::INIT || reapers.contains(&Identity::from(parent))).then_some(parent.pid)
-        };
+        let reapers = reapers_of(record);
         let mut found: Vec<Found> = Vec::new();
         for stat in self.all.iter().filter(|stat| !stat.is_zombie() && !self.ourselves.contains(&stat.pid)) {
             let evidence = if recorded.contains(&Identity::from(stat)) {
@@ -93,7 +89,7 @@ impl Machine {
             } else if group.contains(&stat.pid) {
                 Evidence::Group
             } else if stat.start.0 >= record.front.start
-                && let Some(reaper) = was_handed_to(stat)
+                && let Some(reaper) = self.was_handed_to(stat, &reapers)
                 && proc::user_of(stat.pid) == Some(user)
                 && nostray_pen::is_marked(stat.pid, &record.id)
             {
@@ -105,6 +101,29 @@ impl Machine {
         }
         self.add_descendants(&mut found);
         found
+    }
+
+    /// To whom an orphan was handed, if that is one of those above the pen.
+    fn was_handed_to(&self, stat: &Stat, reapers: &HashSet<Identity>) -> Option<Pid> {
+        let parent = stat.parent.and_then(|parent| self.stat(parent))?;
+        (parent.pid == Pid::INIT || reapers.contains(&Identity::from(parent))).then_some(parent.pid)
+    }
+
+    /// Those on their way out of whom nobody can say any more whether they were of a pen: the mark goes with the memory, and with much
+    /// of that it may take long until the files go, with their locks. They can be waited for, and nothing else. To be asked after
+    /// [`Machine::survivors`]: whoever had its mark no more by then is among these, or gone.
+    pub(crate) fn leaving(&self, record: &Record) -> Vec<Identity> {
+        let (user, reapers) = (nostray_sys::process::user(), reapers_of(record));
+        let may_be_its = |stat: &&Stat| {
+            stat.start.0 >= record.front.start
+                && self.was_handed_to(stat, &reapers).is_some()
+                && proc::user_of(stat.pid) == Some(user)
+        };
+        let is_leaving = |who: &Identity| {
+            let now = Stat::of(who.pid).filter(|now| now.start == who.start);
+            now.is_some_and(|now| now.is_ending() && !now.is_zombie())
+        };
+        self.all.iter().filter(may_be_its).map(Identity::from).filter(is_leaving).collect()
     }
 
     fn add_descendants(&self, found: &mut Vec<Found>) {
@@ -121,4 +140,9 @@ impl Machine {
             next += 1;
         }
     }
+}
+
+/// Those above a pen, to whom the kernel hands its orphans.
+fn reapers_of(record: &Record) -> HashSet<Identity> {
+    record.ancestors.iter().copied().filter_map(Process::identity).collect()
 }

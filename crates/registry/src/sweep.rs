@@ -84,8 +84,7 @@ pub(crate) fn is_anybody_dead() -> bool {
     Place::all().iter().any(|place| {
         let ids = record::ids(place).unwrap_or_default();
         // One that has ended since the list was made has no lock, and nothing to be swept either.
-        let is_on_record = |id: &str| record::path(place, id).exists();
-        let is_dead = |id: &str| !matches!(take_over(place, id), Owner::Alive) && is_on_record(id);
+        let is_dead = |id: &str| !matches!(take_over(place, id), Owner::Alive) && is_on_record(place, id);
         ids.iter().any(|id| is_dead(id) && !is_of_the_living(place, id))
     })
 }
@@ -138,6 +137,8 @@ struct Dead {
     place: Place,
     record: Record,
     found: Vec<Found>,
+    /// That is nobody, and nobody is on the way out who might have been of it.
+    is_clean: bool,
     /// Ours until all is done: another sweep sees an owner, and leaves it to us.
     _lock: Option<File>,
     position: usize,
@@ -181,6 +182,7 @@ pub(crate) fn sweep_those(policy: &Policy, places: &[Place], is_meant: impl Fn(&
     let machine = Machine::now();
     for one in &mut dead {
         one.found = machine.survivors(&one.record);
+        one.is_clean = one.found.is_empty() && machine.leaving(&one.record).is_empty();
     }
     if !policy.dry_run {
         ask_all(&dead, deadline);
@@ -211,7 +213,14 @@ fn look_at(place: &Place, id: String, policy: &Policy, swept: &mut Vec<Swept>, d
             Some(world) if world == record.world() => {
                 let command = record.command.clone();
                 let position = swept.len();
-                dead.push(Dead { place: place.clone(), record, found: Vec::new(), _lock: lock, position });
+                dead.push(Dead {
+                    place: place.clone(),
+                    record,
+                    found: Vec::new(),
+                    is_clean: false,
+                    _lock: lock,
+                    position,
+                });
                 (command, Outcome::Clean)
             }
             Some(world) if world.boot == record.boot => (record.command, Outcome::Elsewhere),
@@ -264,9 +273,9 @@ fn ask_all(dead: &[Dead], deadline: Instant) {
 
 /// SIGKILL to whoever of a pen is still there, and again for those who were born meanwhile.
 fn finish(dead: Dead) -> Outcome {
-    let Dead { place, record, found, .. } = dead;
+    let Dead { place, record, found, is_clean, .. } = dead;
     let group = record.cgroup.as_deref().and_then(|path| Cgroup::open(path.as_ref()).ok());
-    let mut left = if found.is_empty() { Vec::new() } else { Machine::now().survivors(&record) };
+    let mut left = if is_clean { Vec::new() } else { who_is_left(&record) };
     for _ in 0..ROUNDS {
         if left.is_empty() {
             break;
@@ -276,7 +285,7 @@ fn finish(dead: Dead) -> Outcome {
         }
         signal(&left, Signal::KILL);
         wait_for_the_end(&left, Instant::now() + Duration::from_millis(500));
-        left = Machine::now().survivors(&record);
+        left = who_is_left(&record);
     }
     if left.is_empty() {
         if let Some(group) = &group {
@@ -287,6 +296,23 @@ fn finish(dead: Dead) -> Outcome {
     Journal::at(&place).add(&record.id, Story::Swept { survivors: found.len(), left: left.len() });
     if found.is_empty() { Outcome::Clean } else { Outcome::Survivors { found, left: left.len() } }
 }
+
+/// Whoever is left of a pen. If that is nobody, those who might have been of it and are on their way out are gone, too.
+fn who_is_left(record: &Record) -> Vec<Found> {
+    let until = Instant::now() + LEAVING;
+    loop {
+        let machine = Machine::now();
+        let left = machine.survivors(record);
+        let leaving = if left.is_empty() { machine.leaving(record) } else { Vec::new() };
+        if leaving.is_empty() || Instant::now() >= until {
+            return left;
+        }
+        wait_for_handles(leaving.into_iter().filter_map(Identity::open).collect(), until);
+    }
+}
+
+/// No longer than this somebody is waited for who may be a stranger. A gigabyte is given back in a fraction of a second.
+const LEAVING: Duration = Duration::from_secs(5);
 
 /// Rounds of killing. Each waits for those who were killed; more are needed only for a tree that forks as it dies.
 const ROUNDS: usize = 20;
@@ -317,7 +343,10 @@ fn is_still_meant(one: &Found, found: &[Found]) -> bool {
 }
 
 pub(crate) fn wait_for_the_end(found: &[Found], deadline: Instant) {
-    let mut handles: Vec<Pidfd> = found.iter().filter_map(|found| found.process.open()).collect();
+    wait_for_handles(found.iter().filter_map(|found| found.process.open()).collect(), deadline);
+}
+
+fn wait_for_handles(mut handles: Vec<Pidfd>, deadline: Instant) {
     while !handles.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
         let events: Vec<_> = handles.iter().map(|handle| (handle.as_fd(), Until::Readable)).collect();

@@ -103,6 +103,8 @@ const SOON: Duration = Duration::from_millis(1);
 const SELDOM: Duration = Duration::from_secs(1);
 /// Whoever only looks whether the lock is free has it no longer than this.
 const A_LOOK: Duration = Duration::from_millis(100);
+/// Unless it comes to a halt in the middle of it, on a busy machine. A slot is not called taken before, if nobody is known to have it.
+const A_LONG_LOOK: Duration = Duration::from_secs(5);
 /// So often what a dead holder has left is swept, before it is given up.
 const SWEEPS: u32 = 3;
 
@@ -280,7 +282,7 @@ impl Claim {
             holder: holder.as_ref().map_or(decide::Seen::Unknown, |holder| self.seen(holder)),
             asked: self.asked.as_ref().map(|(_, asked)| self.looked_at.saturating_duration_since(*asked)),
             frozen: self.frozen.map(|since| self.looked_at.saturating_duration_since(since)),
-            is_young: self.began.elapsed() < A_LOOK,
+            is_young: self.began.elapsed() < if if_taken == IfTaken::Fail { A_LONG_LOOK } else { A_LOOK },
             is_late: self.wish.wait_timeout.is_some_and(|time| self.began.elapsed() >= time),
         };
         let slot = &self.wish.slot;

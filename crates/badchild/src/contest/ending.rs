@@ -6,7 +6,6 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use nostray_sys::Signal;
-use nostray_sys::proc::Stat;
 use serde_json::Value;
 
 use super::plan::{Ending, Plan};
@@ -39,9 +38,9 @@ pub(super) fn obtain(ring: &mut Ring<'_>, plan: &Plan) -> Result<(), Trouble> {
     }
 }
 
+/// Everybody, and not only those who are stopped already: a stop that is on its way is forgotten with it.
 fn go_on(those: &[Found]) {
-    let stopped = those.iter().filter(|found| Stat::of(found.stat.pid).is_some_and(|stat| stat.is_stopped()));
-    stopped.for_each(|found| found.send(Signal::CONT));
+    those.iter().for_each(|found| found.send(Signal::CONT));
 }
 
 /// One last contender.
@@ -61,7 +60,9 @@ fn last(ring: &mut Ring<'_>, how: &str, options: &[&str]) -> Result<(), Trouble>
     ring.note(format_args!("{name} comes"));
     let start = Instant::now();
     let mut command = ring.scene.command(nostray);
-    command.args(["run", "--slot", SLOT, "--if-taken", if_taken]).args(options).arg("--").arg(badchild).arg("claim");
+    // Its child ends with its input, but may come late to it beside all the other rounds.
+    command.args(["run", "--eof-grace", "30s", "--slot", SLOT, "--if-taken", if_taken]).args(options);
+    command.arg("--").arg(badchild).arg("claim");
     command.arg(ring.folder.path()).args([&name, "--"]).arg(badchild).args(["tree", "cooperative", "plain"]);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(File::create(ring.file(&format!("{name}.err")))?);
     let mut process = Last(command.spawn()?);

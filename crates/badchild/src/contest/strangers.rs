@@ -73,21 +73,23 @@ impl Neighbours {
         for options in [&[][..], &["--slot", "another", "--if-taken", "replace"]] {
             let mut command = scene.command(&programs.nostray);
             place.lend_its_place(&mut command);
-            command.arg("run").args(options).arg("--").arg(&programs.badchild).args([
-                "tree",
-                "cooperative",
-                "setsid",
-            ]);
+            command.args(["run", "--eof-grace", "30s"]).args(options).arg("--").arg(&programs.badchild);
+            command.args(["tree", "cooperative", "setsid"]);
             let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
             processes.push(ready(command)?);
         }
-        let before = scene.everybody();
-        let neighbours = Self { scene, processes, before };
-        // Front, spare, guard, child and grandchild of each; somebody who is still looking for what others have left may be there, too.
-        match neighbours.before.iter().filter(|found| found.stat.name != "nostray-sweep").count() {
-            10 => Ok(neighbours),
-            _ => Err(Trouble { what: "not all neighbours are there".to_owned(), details: neighbours.names() }),
+        let mut neighbours = Self { scene, processes, before: Vec::new() };
+        // Front, spare, guard, child and grandchild of each. Somebody who is still looking for what others have left may be there, too,
+        // and has not got its name in its first moment.
+        let complete = crate::comes_true(crate::PATIENCE, &mut || {
+            neighbours.before = neighbours.scene.everybody();
+            neighbours.before.retain(|found| found.stat.name != "nostray-sweep");
+            neighbours.before.len() == 10
+        });
+        if complete {
+            return Ok(neighbours);
         }
+        Err(Trouble { what: "not all neighbours are there".to_owned(), details: neighbours.names() })
     }
 
     fn names(&self) -> Vec<String> {
@@ -96,7 +98,7 @@ impl Neighbours {
 
     /// Those that are not what they were.
     pub(super) fn hit(&self) -> Vec<String> {
-        let gone = self.before.iter().filter(|found| found.stat.name != "nostray-sweep" && !is_as_before(found));
+        let gone = self.before.iter().filter(|found| !is_as_before(found));
         gone.map(|found| format!("{} {} {}", found.stat.pid, found.stat.name, found.command)).collect()
     }
 

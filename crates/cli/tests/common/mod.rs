@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, unused_imports, reason = "each test file uses its own part of it")]
 
+pub mod debugger;
 pub mod many;
 pub mod puppet;
 pub mod sharing;

@@ -112,6 +112,12 @@ impl Puppet {
         self.story().iter().filter(|line| line.starts_with("ready")).count()
     }
 
+    /// It is in the journal once that it is ready: a moment after it is on record.
+    pub fn is_told_ready_once(&self) {
+        wait_until("it is told", || self.times_ready() > 0);
+        assert_eq!(self.times_ready(), 1, "{:?}", self.story());
+    }
+
     /// Ends it as hosts do, and sees that nothing is left.
     pub fn end(self) {
         let Self { stage, caller } = self;
@@ -121,18 +127,26 @@ impl Puppet {
 
 /// Waits until a process has nothing to do: it sleeps, and does not turn in circles.
 pub fn wait_until_quiet(found: &Found) {
-    let mut before = 0;
     wait_until("it is quiet", || {
-        let now = naps_of(found);
+        // One that waits for the processor does not move either.
+        let before = (naps_of(found), sleeps(found));
         std::thread::sleep(Duration::from_millis(100)); // for as long as this it has not moved
-        std::mem::replace(&mut before, now) == now
+        before == (naps_of(found), true) && sleeps(found)
     });
 }
 
+fn sleeps(found: &Found) -> bool {
+    status_of(found, "State:").starts_with('S')
+}
+
 fn naps_of(found: &Found) -> u64 {
+    status_of(found, "voluntary_ctxt_switches:").parse().expect("a number")
+}
+
+fn status_of(found: &Found, key: &str) -> String {
     let status = std::fs::read_to_string(format!("/proc/{}/status", found.stat.pid)).expect("is there");
-    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).expect("Linux");
-    line.trim().parse().expect("a number")
+    let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("Linux");
+    line.trim().to_owned()
 }
 
 /// Milliseconds of Unix time, as records have them.

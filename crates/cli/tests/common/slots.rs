@@ -58,17 +58,38 @@ impl Ring {
     pub fn run_in(&self, options: &[&str], server: &[&str], change: impl FnOnce(&mut Command)) -> Caller {
         let words = self.words(server);
         let words: Vec<_> = words.iter().map(String::as_str).collect();
-        self.stage.launch("run", &[&["--slot", SLOT], options].concat(), &words, change)
+        let mut options = [&["--slot", SLOT], options].concat();
+        if !options.contains(&"--eof-grace") {
+            // On a busy machine, the end of its input may reach a server late.
+            options.extend(["--eof-grace", "6s"]);
+        }
+        self.stage.launch("run", &options, &words, change)
     }
 
     /// One that has got the slot, and answers.
     pub fn holder(&self, options: &[&str]) -> Caller {
         let mut caller = self.run(options, &[]);
         caller.initialize();
-        // The answer may be here before it is on record that there was one.
+        // The answer may be here before it is on record that there was one, and that before it is in the slot's history.
         let front = caller.process.id();
-        wait_until("it is on record", || self.show()["holder"]["front"]["pid"] == front && self.state() == "ready");
+        wait_until("it is on record", || {
+            let shown = self.show();
+            let last = shown["history"].as_array().and_then(|history| history.last());
+            shown["holder"]["front"]["pid"] == front
+                && shown["state"] == "ready"
+                && last.is_some_and(|last| !last["ready"].is_null())
+        });
         caller
+    }
+
+    /// Waits until the guard of one has tidied up after the start and does nothing but wait. What happens to it then is seen in its
+    /// order: the end of its input before the end of its child.
+    pub fn wait_until_settled(&self, of: &Caller) {
+        wait_until("its guard waits", || {
+            let guard = self.keepers(of).into_iter().find(|found| found.stat.name == "nostray-guard");
+            let output = guard.and_then(|guard| std::fs::read_link(format!("/proc/{}/fd/1", guard.stat.pid)).ok());
+            output.is_some_and(|output| output.as_os_str() == "/dev/null")
+        });
     }
 
     /// One that stands in the queue, behind so many.

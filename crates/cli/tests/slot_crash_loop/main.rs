@@ -64,7 +64,13 @@ fn crowd(path: Path, if_taken: &str) -> Option<(Stage, Watch, Vec<Session>)> {
     let wreck = Wreck::find()?;
     let stage = wreck.copy();
     let watch = Watch::over(&stage);
-    let sessions = impatient_host(wreck.patience_of_host(), patience(), || slotted(&stage, path, if_taken, &[]));
+    let start = || {
+        let caller = slotted(&stage, path, if_taken, &[]);
+        // Whoever comes after the first one finds it at its work.
+        wait_until("it is at its work", || !those_who(&stage, "opens").is_empty());
+        caller
+    };
+    let sessions = impatient_host(wreck.patience_of_host(), patience(), start);
     expect_impatience(&sessions);
     Some((stage, watch, sessions))
 }
@@ -121,10 +127,12 @@ fn who_fails(path: Path) {
     let Some((stage, watch, mut sessions)) = crowd(path, "fail") else { return };
     let mut first = sessions.remove(0);
     assert!(first.is_answered());
-    // The last one may have come when it was ready.
-    let last = sessions.len() - 1;
-    for (at, session) in sessions.iter_mut().enumerate() {
-        session.expect_refusal(if at < last { ", starting for " } else { "" });
+    sessions[0].expect_refusal(", starting for ");
+    for session in &mut sessions {
+        session.expect_refusal("");
+        // On a busy machine, several may come between the moment when it is ready and the one when its host sees the answer.
+        let errors = session.caller.errors();
+        assert!([", starting for ", ", ready for "].iter().any(|state| errors.contains(state)), "{errors}");
     }
     first.who();
     expect_ready(&stage);
@@ -150,13 +158,13 @@ fn who_replaces(path: Path) {
     let started = those_who(&stage, "start");
     assert_eq!(started.last(), Some(&pid), "{:#?}", record(&stage));
     // It has handed over when it was ready, and whoever came in between was told that somebody came later. (If somebody came at the
-    // very moment, the one before it may have had its turn.)
+    // very moment, the one before it may have had its turn; and may have been asked for it before it could answer.)
     let mut owners = 1;
     for (at, session) in sessions.iter_mut().enumerate() {
         let code = session.caller.code();
-        if at == 0 || session.is_answered() {
+        assert!(at > 0 || code != 75, "{}", session.caller.errors());
+        if code != 75 {
             owners += 1;
-            assert_ne!(code, 75, "{}", session.caller.errors());
         } else {
             session.expect_refusal("somebody who came later replaces it instead");
         }
