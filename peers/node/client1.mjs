@@ -4,7 +4,7 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import * as types from '@modelcontextprotocol/sdk/types.js';
 
-import { CAPABILITIES, isRun, oneAtATime, PERSON, take } from './tour.mjs';
+import { CAPABILITIES, isRun, oneAtATime, PATIENT, PERSON, take } from './tour.mjs';
 
 /** Starts a server and connects this person to it. */
 export async function connect([command, ...args], person = PERSON, capabilities = CAPABILITIES) {
@@ -43,12 +43,16 @@ export async function connect([command, ...args], person = PERSON, capabilities 
       const onprogress = progress
         ? ({ progress, total, message }) => heard.push(['progress', progress, total ?? null, message ?? null])
         : undefined;
-      return client.callTool({ name, arguments: args }, undefined, { onprogress });
+      return client.callTool({ name, arguments: args }, undefined, { ...PATIENT, onprogress });
     },
-    cancel: async (name, args) => {
+    cancel: async (name, args, after) => {
       const control = new AbortController();
-      setTimeout(() => control.abort('the tour'), 600);
-      return client.callTool({ name, arguments: args }, undefined, { signal: control.signal });
+      const options = { ...PATIENT, signal: control.signal, onprogress: () => control.abort('the tour') };
+      try {
+        return await client.callTool({ name, arguments: args }, undefined, options);
+      } finally {
+        await after();
+      }
     },
     read: (uri) => client.readResource({ uri }),
     prompt: (name, args) => client.getPrompt({ name, arguments: args }),

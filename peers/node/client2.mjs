@@ -4,7 +4,7 @@
 import { Client, LOG_LEVEL_META_KEY } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
-import { CAPABILITIES, isRun, oneAtATime, PERSON, take } from './tour.mjs';
+import { CAPABILITIES, isRun, oneAtATime, PATIENT, PERSON, take } from './tour.mjs';
 
 /** Starts a server and connects this person to it. */
 export async function connect([mode, command, ...args], person = PERSON, capabilities = CAPABILITIES) {
@@ -45,12 +45,16 @@ export async function connect([mode, command, ...args], person = PERSON, capabil
         : undefined;
       // In the newer protocol each request says how much it wants to be told.
       const _meta = modern && level !== undefined ? { [LOG_LEVEL_META_KEY]: level } : undefined;
-      return client.callTool({ name, arguments: args, ...(_meta && { _meta }) }, { onprogress });
+      return client.callTool({ name, arguments: args, ...(_meta && { _meta }) }, { ...PATIENT, onprogress });
     },
-    cancel: async (name, args) => {
+    cancel: async (name, args, after) => {
       const control = new AbortController();
-      setTimeout(() => control.abort('the tour'), 600);
-      return client.callTool({ name, arguments: args }, { signal: control.signal });
+      const options = { ...PATIENT, signal: control.signal, onprogress: () => control.abort('the tour') };
+      try {
+        return await client.callTool({ name, arguments: args }, options);
+      } finally {
+        await after();
+      }
     },
     read: (uri) => client.readResource({ uri }),
     prompt: (name, args) => client.getPrompt({ name, arguments: args }),

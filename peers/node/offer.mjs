@@ -68,13 +68,17 @@ export function completion(value) {
   return { completion: { values, total: values.length, hasMore: false } };
 }
 
-/** Waits, unless it is told to stop: then it says so. */
-export const wait = (seconds, signal, onStop) =>
-  new Promise((resolve, reject) => {
+/** Says that it has begun, and waits, unless it is told to stop: then it says so. */
+export async function wait(seconds, signal, begin, onStop) {
+  await begin();
+  return new Promise((resolve, reject) => {
     const timer = setTimeout(() => resolve(text('waited')), seconds * 1000);
-    signal.addEventListener('abort', () => {
+    const stop = () => {
       clearTimeout(timer);
       onStop();
       reject(new Error('stopped'));
-    });
+    };
+    if (signal.aborted) stop();
+    else signal.addEventListener('abort', stop);
   });
+}

@@ -43,7 +43,7 @@ const ofEverything = (name, isOdd) => ({
   add: ['get-sum', { a: 2, b: isOdd ? 3 : 4 }],
   echo: (message) => ['echo', { message }],
   work: (steps) => ['trigger-long-running-operation', { duration: steps * 0.05, steps }],
-  wait: ['trigger-long-running-operation', { duration: 2, steps: 1 }],
+  wait: ['trigger-long-running-operation', { duration: 4, steps: 20 }],
   sample: ['trigger-sampling-request', { prompt: `a haiku for ${name}`, maxTokens: 20 }],
   ask: ['trigger-elicitation-request', {}],
   roots: ['get-roots-list', {}],
@@ -71,7 +71,7 @@ class Guest {
     const folder = `${orders.meet}/${point}`;
     await mkdir(folder, { recursive: true });
     await writeFile(`${folder}/${this.name}`, '');
-    const deadline = Date.now() + 60_000;
+    const deadline = Date.now() + 240_000;
     while ((await readdir(folder)).length < orders.of) {
       if (Date.now() > deadline) throw new Error(`${this.name} is alone at '${point}'`);
       await sleep(5);
@@ -149,9 +149,17 @@ class Guest {
     const { peer, words } = this;
     for (const odd of [false, true]) {
       const name = `${odd ? 'odd' : 'even'} ones cancel`;
-      if (this.isOdd === odd) await this.step(name, () => peer.cancel(...words.wait));
-      else await this.step(name, () => this.call(words.work(8), true), words.isEverything ? 7 : 8);
+      if (this.isOdd === odd) {
+        await this.step(name, () => peer.cancel(...words.wait, () => this.flush()));
+      } else {
+        await this.step(name, () => this.call(words.work(8), true), words.isEverything ? 7 : 8);
+        // As many requests as those who cancel have made.
+        await this.flush();
+      }
     }
+    // What was cancelled goes on there, unheard, and an SDK may stumble over what comes while it leaves: until the same is over that
+    // began later.
+    if (words.isEverything) await this.step('not cancelled', () => this.call(words.wait));
   }
 
   /** How many calls the server itself has seen cancelled. */
@@ -208,7 +216,8 @@ class Guest {
     await this.meet('provoke');
     let answer;
     if (this.number === 0) {
-      const [tool, args] = this.words.work(40);
+      // Long enough for all of the others to ask meanwhile on a busy machine.
+      const [tool, args] = this.words.work(200);
       answer = this.peer.call(tool, args, true);
       const deadline = Date.now() + 10_000;
       while (!this.peer.heard.some(([what]) => what === 'progress') && Date.now() < deadline) await sleep(5);

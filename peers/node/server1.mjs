@@ -17,23 +17,25 @@ server.setRequestHandler(types.ListToolsRequestSchema, () => ({ tools: offer.TOO
 server.setRequestHandler(types.CallToolRequestSchema, async ({ params }, extra) => {
   const args = params.arguments ?? {};
   const progressToken = params._meta?.progressToken;
+  const tell = async (said) => {
+    if (progressToken === undefined) return;
+    await extra.sendNotification({ method: 'notifications/progress', params: { progressToken, ...said } });
+  };
   switch (params.name) {
     case 'add':
       return offer.text(args.a + args.b);
     case 'echo':
       return offer.text(args.text);
     case 'work':
-      for (let progress = 1; progress <= args.steps; progress++) {
+      for (let step = 1; step <= args.steps; step++) {
         await new Promise((resolve) => setTimeout(resolve, 50));
-        if (progressToken === undefined) continue;
-        const said = { progressToken, progress, total: args.steps, message: `step ${progress}` };
-        await extra.sendNotification({ method: 'notifications/progress', params: said });
+        await tell({ progress: step, total: args.steps, message: `step ${step}` });
       }
       // An SDK may drop a progress that arrives together with the answer.
       await new Promise((resolve) => setTimeout(resolve, 50));
       return offer.text(`worked ${args.steps}`);
     case 'wait':
-      return offer.wait(args.seconds, extra.signal, () => cancelled++);
+      return offer.wait(args.seconds, extra.signal, () => tell({ progress: 0 }), () => cancelled++);
     case 'cancelled':
       return offer.text(cancelled);
     case 'sample': {

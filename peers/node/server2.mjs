@@ -23,23 +23,25 @@ serveStdio(({ era }) => {
   server.setRequestHandler('tools/call', async ({ params }, context) => {
     const args = params.arguments ?? {};
     const progressToken = context.mcpReq._meta?.progressToken;
+    const tell = async (said) => {
+      if (progressToken === undefined) return;
+      await context.mcpReq.notify({ method: 'notifications/progress', params: { progressToken, ...said } });
+    };
     switch (params.name) {
       case 'add':
         return offer.text(args.a + args.b);
       case 'echo':
         return offer.text(args.text);
       case 'work':
-        for (let progress = 1; progress <= args.steps; progress++) {
+        for (let step = 1; step <= args.steps; step++) {
           await new Promise((resolve) => setTimeout(resolve, 50));
-          if (progressToken === undefined) continue;
-          const said = { progressToken, progress, total: args.steps, message: `step ${progress}` };
-          await context.mcpReq.notify({ method: 'notifications/progress', params: said });
+          await tell({ progress: step, total: args.steps, message: `step ${step}` });
         }
         // An SDK may drop a progress that arrives together with the answer.
         await new Promise((resolve) => setTimeout(resolve, 50));
         return offer.text(`worked ${args.steps}`);
       case 'wait':
-        return offer.wait(args.seconds, context.mcpReq.signal, () => cancelled++);
+        return offer.wait(args.seconds, context.mcpReq.signal, () => tell({ progress: 0 }), () => cancelled++);
       case 'cancelled':
         return offer.text(cancelled);
       case 'sample': {

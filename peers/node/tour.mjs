@@ -1,9 +1,10 @@
 // The tour that every TypeScript client takes: the same steps, in the same order, against any server. See tour.py.
 //
-// A client program hands over a peer, which hides how its SDK spells a call. The tour writes down everything it saw:
+// A client program hands over a peer, which hides how its SDK spells a call. (Its `cancel` cancels a call when that says that it
+// has begun, since one that is read together with its end, an SDK may go on with; and then makes another one.) The tour writes down everything it saw:
 // answers, and what it heard from the server meanwhile. What differs between any two runs (ids, times) is not in it.
 
-import { realpathSync } from 'node:fs';
+import { existsSync, realpathSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 /** What a client says when it is asked. */
@@ -19,8 +20,22 @@ export const ODD_TEXT = 'line\u2028separator \u2029 "quoted" \\ tab\t end\r\n\u{
 export const LONG_TEXT = 'nostray '.repeat(30_000);
 // Longer than `--hibernate 1s`: nothing is in flight, so the server may go to sleep.
 const PAUSE = Number(process.env.TOUR_PAUSE ?? '1.5') * 1000;
+// Where somebody who sees the server sleep says when a pause is over; without it, time does.
+const GATE = process.env.TOUR_GATE;
+let pauses = 0;
+
+/** How long an answer may take on a busy machine: the SDK itself has a minute for it. */
+export const PATIENT = { timeout: 240_000 };
 
 export const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+/** Nothing is under way, until the server has gone to sleep if it may. */
+async function pause() {
+  if (GATE === undefined) return sleep(PAUSE);
+  const number = ++pauses;
+  writeFileSync(`${GATE}/waits-${number}`, '');
+  while (!existsSync(`${GATE}/on-${number}`)) await sleep(50);
+}
 
 /** The SDK drops a progress that arrives in one read with the answer; so it gets each message in a moment of its own. */
 export function oneAtATime(transport) {
@@ -90,7 +105,7 @@ async function ownServer(peer, diary) {
   await step('echo', does('echo', { text: ODD_TEXT }));
   await step('echo much', does('echo', { text: LONG_TEXT }));
   await step('progress', does('work', { steps: 3 }, true), 3);
-  await step('cancel', () => peer.cancel('wait', { seconds: 60 }));
+  await step('cancel', () => peer.cancel('wait', { seconds: 60 }, does('echo', { text: 'after' })));
   await step('was cancelled', () => until(peer, 'cancelled', '1'));
   await step('sample', does('sample', { prompt: 'a haiku' }), 1);
   await step('elicit', does('ask', { question: 'Who are you?' }), 1);
@@ -103,13 +118,13 @@ async function ownServer(peer, diary) {
   await step('complete', () => peer.complete({ type: 'ref/prompt', name: 'greet' }, { name: 'name', value: 'a' }));
   await step('prompt', () => peer.prompt('greet', { name: 'Ada' }));
 
-  await sleep(PAUSE);
+  await pause();
   await step('add after a pause', does('add', { a: 20, b: 30 }));
   await step('log after a pause', does('log', {}), 2);
   await step('touch after a pause', touch, 1);
   await step('sample after a pause', does('sample', { prompt: 'again' }), 1);
 
-  await sleep(PAUSE);
+  await pause();
   await step('read after a pause', () => peer.read('test://greeting'));
   await step('read a template', () => peer.read('test://items/7'));
   await step('touch after two pauses', touch, 1);
@@ -159,7 +174,8 @@ async function everything(peer, diary) {
   await step('structured', does('get-structured-content', { location: 'Chicago' }));
   await step('image', does('get-tiny-image', {}));
   await step('progress', does(work, { duration: 0.3, steps: 3 }, true), 2);
-  await step('cancel', () => peer.cancel(work, { duration: 2, steps: 1 }));
+  // It works on, unheard; a pause later that is over.
+  await step('cancel', () => peer.cancel(work, { duration: 4, steps: 20 }, does('echo', { message: 'after' })));
   await step('sample', does('trigger-sampling-request', { prompt: 'a haiku', maxTokens: 20 }), 1);
   await step('elicit', does('trigger-elicitation-request', {}), 1);
   await step('roots', does('get-roots-list', {}));
@@ -172,7 +188,7 @@ async function everything(peer, diary) {
   await step('complete', () => peer.complete(team, { name: 'department', value: 'S' }));
   await step('prompt', () => peer.prompt('args-prompt', { city: 'Paris' }));
 
-  await sleep(PAUSE);
+  await pause();
   await step('add after a pause', does('get-sum', { a: 20, b: 30 }));
   await step('updates on after a pause', toggle, 1);
   await step('updates off after a pause', toggle);
@@ -180,7 +196,7 @@ async function everything(peer, diary) {
   // Until it has asked for the roots: the next pause should be quiet.
   await step('progress after a pause', does(work, { duration: 0.8, steps: 2 }, true), 1);
 
-  await sleep(PAUSE);
+  await pause();
   await step('read after a pause', () => peer.read(document));
   await step('elicit after two pauses', does('trigger-elicitation-request', {}), 1);
   // Again: an SDK may stumble over a question that comes while it leaves.

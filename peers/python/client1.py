@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -42,26 +42,32 @@ class Client1:
         callback = self.on_progress if progress else None
         return await answer(self.session.call_tool(name, arguments, progress_callback=callback))
 
-    async def cancel(self, name: str, arguments: dict[str, Any]) -> str:
+    async def cancel(self, name: str, arguments: dict[str, Any], after: Callable[[], Awaitable[Any]]) -> str:
         # 1.x has no call that cancels: its ids count up.
-        number, outcome = self.session._request_id, "no answer"
+        number, outcome, begun = self.session._request_id, "no answer", anyio.Event()
+
+        async def begins(*_progress: Any) -> None:
+            begun.set()
+
         async with anyio.create_task_group() as group:
 
             async def call() -> None:
                 nonlocal outcome
                 try:
-                    await self.session.call_tool(name, arguments)
+                    await self.session.call_tool(name, arguments, progress_callback=begins)
                     outcome = "an answer"
                 except McpError as error:
                     outcome = error.error.message
 
             group.start_soon(call)
-            await anyio.sleep(0.6)  # the call is to be under way when it is cancelled
+            await begun.wait()
             cancelled = types.CancelledNotificationParams(requestId=number, reason="the tour")
             await self.session.send_notification(
                 types.ClientNotification(types.CancelledNotification(params=cancelled))
             )
-            await anyio.sleep(0.5)
+            await after()
+            # An answer has come before that one; whoever waits for it has taken it by then.
+            await anyio.wait_all_tasks_blocked()
             group.cancel_scope.cancel()
         return outcome
 

@@ -4,15 +4,19 @@
 import os
 import sys
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import anyio
+import mcp.client.session
 import mcp_types as types
 from mcp import Client, MCPError, StdioServerParameters
 
 import tour
+
+# In `auto`, a server that has not answered by then counts as one of the older protocol; on a busy machine it is not even up.
+mcp.client.session.DISCOVER_TIMEOUT_SECONDS = 120.0
 
 # It warns of everything that the newer protocol has left out, and the tour uses all of it.
 warnings.simplefilter("ignore")
@@ -56,9 +60,13 @@ class Client2:
         meta = {types.LOG_LEVEL_META_KEY: self.level} if self.modern and self.level else None
         return await answer(self.client.call_tool(name, arguments, progress_callback=callback, meta=meta))
 
-    async def cancel(self, name: str, arguments: dict[str, Any]) -> str:
-        with anyio.move_on_after(0.6) as scope:
-            await self.client.call_tool(name, arguments)
+    async def cancel(self, name: str, arguments: dict[str, Any], after: Callable[[], Awaitable[Any]]) -> str:
+        async def begins(*_progress: Any) -> None:
+            scope.cancel()
+
+        with anyio.CancelScope() as scope:
+            await self.client.call_tool(name, arguments, progress_callback=begins)
+        await after()
         return "cancelled" if scope.cancelled_caught else "an answer"
 
     async def read(self, uri: str) -> Any:

@@ -31,6 +31,7 @@ async def do(name: str, arguments: dict[str, Any]) -> str:
     global cancelled
     session, request = server.request_context.session, server.request_context.request_id
     meta = server.request_context.meta
+    token = None if meta is None else meta.progressToken
     match name:
         case "add":
             return str(arguments["a"] + arguments["b"])
@@ -40,15 +41,18 @@ async def do(name: str, arguments: dict[str, Any]) -> str:
             steps = arguments["steps"]
             for step in range(1, steps + 1):
                 await anyio.sleep(0.05)
-                if meta is not None and meta.progressToken is not None:
+                if token is not None:
                     await session.send_progress_notification(
-                        meta.progressToken, step, steps, f"step {step}", related_request_id=str(request)
+                        token, step, steps, f"step {step}", related_request_id=str(request)
                     )
             # An SDK may drop a progress that arrives together with the answer.
             await anyio.sleep(0.05)
             return f"worked {steps}"
         case "wait":
             try:
+                # It has begun.
+                if token is not None:
+                    await session.send_progress_notification(token, 0, related_request_id=str(request))
                 await anyio.sleep(arguments["seconds"])
             except anyio.get_cancelled_exc_class():
                 cancelled += 1

@@ -48,6 +48,7 @@ async def do(context: ServerRequestContext[Any], params: Any, arguments: dict[st
             return f"worked {steps}"
         case "wait":
             try:
+                await session.report_progress(0)  # it has begun
                 await anyio.sleep(arguments["seconds"])
             except anyio.get_cancelled_exc_class():
                 cancelled += 1

@@ -4,10 +4,12 @@ A client program hands over a `Peer`, which hides how its SDK spells a call. The
 answers, and what it heard from the server meanwhile. What differs between any two runs (ids, times) is not in it.
 """
 
+import itertools
 import json
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import anyio
@@ -18,6 +20,9 @@ ODD_TEXT = 'line\u2028separator \u2029 "quoted" \\ tab\t end\r\n\U0001f680 \u000
 LONG_TEXT = "nostray " * 30_000
 # Longer than `--hibernate 1s`: nothing is in flight, so the server may go to sleep.
 PAUSE = float(os.environ.get("TOUR_PAUSE", "1.5"))
+# Where somebody who sees the server sleep says when a pause is over; without it, time does.
+GATE = os.environ.get("TOUR_GATE")
+PAUSES = itertools.count(1)
 
 
 @dataclass
@@ -38,7 +43,10 @@ class Peer(Protocol):
     async def about(self) -> dict[str, Any]: ...
     async def list(self, what: str) -> Any: ...
     async def call(self, name: str, arguments: dict[str, Any], progress: bool = False) -> Any: ...
-    async def cancel(self, name: str, arguments: dict[str, Any]) -> str: ...
+    async def cancel(self, name: str, arguments: dict[str, Any], after: Callable[[], Awaitable[Any]]) -> str:
+        """Cancels a call when it says that it has begun: one that is read together with its end, an SDK may go on with. Then
+        makes another call, whose answer comes after whatever comes for the cancelled one."""
+        ...
     async def read(self, uri: str) -> Any: ...
     async def prompt(self, name: str, arguments: dict[str, str]) -> Any: ...
     async def complete(self, ref: dict[str, str], argument: str, value: str) -> Any: ...
@@ -102,7 +110,7 @@ async def own_server(peer: Peer, diary: Diary) -> None:
     await step("echo", lambda: call("echo", {"text": ODD_TEXT}))
     await step("echo much", lambda: call("echo", {"text": LONG_TEXT}))
     await step("progress", lambda: call("work", {"steps": 3}, progress=True), expect=3)
-    await step("cancel", lambda: peer.cancel("wait", {"seconds": 60}))
+    await step("cancel", lambda: peer.cancel("wait", {"seconds": 60}, lambda: call("echo", {"text": "after"})))
     await step("was cancelled", lambda: until(peer, "cancelled", "1"))
     await step("sample", lambda: call("sample", {"prompt": "a haiku"}), expect=1)
     await step("elicit", lambda: call("ask", {"question": "Who are you?"}), expect=1)
@@ -115,13 +123,13 @@ async def own_server(peer: Peer, diary: Diary) -> None:
     await step("complete", lambda: peer.complete({"type": "ref/prompt", "name": "greet"}, "name", "a"))
     await step("prompt", lambda: peer.prompt("greet", {"name": "Ada"}))
 
-    await anyio.sleep(PAUSE)
+    await pause()
     await step("add after a pause", lambda: call("add", {"a": 20, "b": 30}))
     await step("log after a pause", lambda: call("log", {}), expect=2)
     await step("touch after a pause", lambda: call("touch", {"uri": "test://greeting"}), expect=1)
     await step("sample after a pause", lambda: call("sample", {"prompt": "again"}), expect=1)
 
-    await anyio.sleep(PAUSE)
+    await pause()
     await step("read after a pause", lambda: peer.read("test://greeting"))
     await step("read a template", lambda: peer.read("test://items/7"))
     await step("touch after two pauses", lambda: call("touch", {"uri": "test://greeting"}), expect=1)
@@ -164,7 +172,9 @@ async def everything(peer: Peer, diary: Diary) -> None:
     await step("image", lambda: call("get-tiny-image", {}))
     work = "trigger-long-running-operation"
     await step("progress", lambda: call(work, {"duration": 0.3, "steps": 3}, progress=True), expect=2)
-    await step("cancel", lambda: peer.cancel(work, {"duration": 2, "steps": 1}))
+    # It works on, unheard; a pause later that is over.
+    long_work, after = {"duration": 4, "steps": 20}, {"message": "after"}
+    await step("cancel", lambda: peer.cancel(work, long_work, lambda: call("echo", after)))
     await step("sample", lambda: call("trigger-sampling-request", {"prompt": "a haiku", "maxTokens": 20}), expect=1)
     await step("elicit", lambda: call("trigger-elicitation-request", {}), expect=1)
     await step("roots", lambda: call("get-roots-list", {}))
@@ -177,7 +187,7 @@ async def everything(peer: Peer, diary: Diary) -> None:
     await step("complete", lambda: peer.complete(team, "department", "S"))
     await step("prompt", lambda: peer.prompt("args-prompt", {"city": "Paris"}))
 
-    await anyio.sleep(PAUSE)
+    await pause()
     await step("add after a pause", lambda: call("get-sum", {"a": 20, "b": 30}))
     await step("updates on after a pause", lambda: call("toggle-subscriber-updates", {}), expect=1)
     await step("updates off after a pause", lambda: call("toggle-subscriber-updates", {}))
@@ -185,7 +195,7 @@ async def everything(peer: Peer, diary: Diary) -> None:
     # Until it has asked for the roots: the next pause should be quiet.
     await step("progress after a pause", lambda: call(work, {"duration": 0.8, "steps": 2}, progress=True), expect=1)
 
-    await anyio.sleep(PAUSE)
+    await pause()
     await step("read after a pause", lambda: peer.read(document))
     await step("elicit after two pauses", lambda: call("trigger-elicitation-request", {}), expect=1)
     # Again: an SDK may stumble over a question that comes while it leaves.
@@ -198,6 +208,17 @@ async def everything(peer: Peer, diary: Diary) -> None:
     await step("many at once", lambda: at_once(peer, "echo", [{"message": f"number {n}"} for n in range(20)]))
     await step("no such tool", lambda: call("nothing", {}))
     await step("no such resource", lambda: peer.read("demo://nothing"))
+
+
+async def pause() -> None:
+    """Nothing is under way, until the server has gone to sleep if it may."""
+    if GATE is None:
+        await anyio.sleep(PAUSE)
+        return
+    number = next(PAUSES)
+    (Path(GATE) / f"waits-{number}").touch()
+    while not (Path(GATE) / f"on-{number}").exists():
+        await anyio.sleep(0.05)
 
 
 async def heard(peer: Peer, is_this: Callable[[list[Any]], bool]) -> list[Any] | None:

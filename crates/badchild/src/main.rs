@@ -83,6 +83,7 @@ fn play(manner: &str, args: Args) -> Result<ExitCode, Failure> {
         "echo" => streams::echo(),
         "flood" => streams::flood(args),
         "call" => streams::call(args),
+        "called" => streams::called(args),
         "long-line" => streams::long_line(args),
         "server" => servers::server(args),
         "status" => status::print(),

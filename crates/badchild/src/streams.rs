@@ -46,3 +46,19 @@ pub(crate) fn call(mut args: Args) -> Result<ExitCode, Failure> {
     std::io::copy(&mut socket, &mut std::io::stdout())?;
     Ok(ExitCode::SUCCESS)
 }
+
+/// `called SOCKET LINE`: listens there, prints the line that the first one says who calls, answers with this one, and ends. It listens to
+/// nobody else, and another one can take its place at once.
+pub(crate) fn called(mut args: Args) -> Result<ExitCode, Failure> {
+    let path = args.next("a path")?;
+    // Whoever finds it there is heard.
+    let listener = std::os::unix::net::UnixListener::bind(format!("{path}.new"))?;
+    std::fs::rename(format!("{path}.new"), &path)?;
+    let (mut socket, _) = listener.accept()?;
+    std::fs::remove_file(path)?;
+    let mut line = String::new();
+    std::io::BufReader::new(&socket).read_line(&mut line)?;
+    print!("{line}");
+    socket.write_all(format!("{}\n", args.next("a line")?).as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}

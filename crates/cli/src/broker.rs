@@ -12,8 +12,8 @@ use nostray_registry::{Pen, census};
 use nostray_supervise::link::{Request, Status, find_broker};
 use nostray_sys::Pidfd;
 use nostray_sys::descriptors::write_to_stderr_at_once;
+use nostray_sys::local;
 use nostray_sys::poll::{Until, wait};
-use nostray_sys::process::Pid;
 use serde_json::json;
 
 use crate::exit::ExitCode;
@@ -170,21 +170,14 @@ fn as_json(pen: &Pen) -> Option<serde_json::Value> {
 }
 
 fn stop(again: bool) -> ExitCode {
-    let before = match ask(&Request::Status) {
-        None => return nobody(false),
-        Some(Err(error)) => return no_answer(&error),
-        Some(Ok(status)) => status,
+    let Some(socket) = find_broker() else { return nobody(false) };
+    // Over one connection, and before it is asked: another broker may take its place at any moment, and the number may be anybody's once
+    // it has left.
+    let handle = local::caller(socket.as_fd()).ok().and_then(|broker| Pidfd::open(broker.pid?).ok());
+    let stopped = match ask_over(socket, &Request::Stop { again }) {
+        Err(error) => return no_answer(&error),
+        Ok(status) => status,
     };
-    let handle = Pid::from_raw(before.pid).and_then(|pid| Pidfd::open(pid).ok());
-    match ask(&Request::Stop { again }) {
-        None => {}
-        Some(Err(error)) => return no_answer(&error),
-        Some(Ok(status)) if status.pid != before.pid => {
-            terminal::complain(&"another broker has taken its place meanwhile; nothing was stopped");
-            return ExitCode::FAILURE;
-        }
-        Some(Ok(_)) => {}
-    }
     let since = Instant::now();
     let mut shown = false;
     while let Some(handle) = handle.as_ref().filter(|handle| handle.has_ended().is_ok_and(|ended| !ended)) {
@@ -199,6 +192,7 @@ fn stop(again: bool) -> ExitCode {
     }
     let what = if again { "sessions attach to another one" } else { "the next call of a session starts another one" };
     terminal::print(
-        format!("broker {} stopped, with {} shared children; {what}\n", before.pid, before.children.len()).as_bytes(),
+        format!("broker {} stopped, with {} shared children; {what}\n", stopped.pid, stopped.children.len())
+            .as_bytes(),
     )
 }

@@ -24,12 +24,15 @@ use install::Kit;
 use serde_json::Value;
 use servers::{Server, counted};
 
-/// The words that stand between `nostray` and the server's command.
-const MANAGED: &[&str] = &["run", "--respawn", "--hibernate", "1s", "--"];
+/// The words that stand between `nostray` and the server's command. It sleeps in the pauses of the tour alone, which end by that,
+/// and not between two steps on a busy machine.
+const MANAGED: &[&str] = &["run", "--respawn", "--hibernate", "4s", "--"];
+/// How many seconds a pause takes without nostray. What server-everything goes on with, although it was cancelled, is over by then.
+const PAUSE: &str = "4";
 /// How often the server is started again on a tour.
 const SLEEPS: usize = 2;
-/// How long a tour may take on a machine that is busy with other tests. It is done in about seven seconds.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a tour may take on a machine that is busy with other tests. It is done in about twelve seconds.
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// A client of the folder `peers`.
 #[derive(Debug, Clone, Copy)]
@@ -80,15 +83,23 @@ struct Taken {
 
 /// Has a client take its tour of a server, through a wrapper.
 fn take(client: &[PathBuf], wrapper: &[PathBuf], server: &[PathBuf]) -> Taken {
-    let (scene, folder) = (Scene::new(User::Current), Folder::new("tour"));
+    // Its records are its own, so that its server alone is seen to sleep.
+    let (scene, folder) = (Scene::apart(User::Current), Folder::new("tour"));
     let [said, complained, started] = ["said", "complained", "started"].map(|name| folder.path().join(name));
     let mut command = scene.command(&client[0]);
+    match wrapper {
+        [] => command.env("TOUR_PAUSE", PAUSE),
+        _ => command.env("TOUR_GATE", folder.path()),
+    };
     command.args(&client[1..]).args(wrapper).args(counted(started.clone())).args(server);
     command.stdin(Stdio::null()).stdout(File::create(&said).expect("make a file"));
     command.stderr(File::create(&complained).expect("make a file"));
     let mut process = command.spawn().expect("start the client");
     let mut status = None;
     comes_true(PATIENCE, &mut || {
+        if let Some(nostray) = wrapper.first() {
+            let_on(&scene, folder.path(), nostray);
+        }
         status = process.try_wait().expect("look");
         status.is_some()
     });
@@ -100,6 +111,24 @@ fn take(client: &[PathBuf], wrapper: &[PathBuf], server: &[PathBuf]) -> Taken {
     let document = serde_json::from_slice(&document).unwrap_or_else(|error| panic!("{error}\n{}", complaints()));
     scene.expect_empty();
     Taken { document, starts: fs::read_to_string(&started).expect("read").lines().count() }
+}
+
+/// Ends a pause of the tour, if the server sleeps by now.
+fn let_on(scene: &Scene, gate: &Path, nostray: &Path) {
+    let file = |what: &str, pause: usize| gate.join(format!("{what}-{pause}"));
+    let Some(pause) = (1..=SLEEPS).find(|pause| file("waits", *pause).exists() && !file("on", *pause).exists())
+    else {
+        return;
+    };
+    let shown = scene.command(nostray).args(["ps", "--json"]).stdin(Stdio::null()).output().expect("run it");
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap_or_default();
+    let states: Vec<_> = shown["pens"].as_array().into_iter().flatten().map(|pen| &pen["state"]).collect();
+    if states == ["asleep"] {
+        fs::write(file("on", pause), "").expect("write");
+    } else {
+        // Looking costs time that the tours need.
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 fn tail(file: &Path) -> String {
@@ -163,6 +192,12 @@ fn assert_worth_comparing(document: &Value, era: Era) {
     };
     for (name, count) in expected {
         assert_eq!(heard(name), Some(*count), "at the step '{name}' of the tour without nostray: {document:#}");
+    }
+    // A cancel that is lost on both sides looks the same, too.
+    let step =
+        document["steps"].as_array().and_then(|steps| steps.iter().find(|step| step["step"] == "was cancelled"));
+    if let Some(step) = step {
+        assert_eq!(step["answer"]["content"][0]["text"], "1", "calls that the server has seen cancelled");
     }
     // One of the SDKs does not tell which version it has agreed on: it knows the older protocol only.
     if let Some(version) = document["about"]["version"].as_str() {

@@ -167,6 +167,7 @@ fn a_broker_that_is_killed_ten_times_in_a_row_costs_no_answer() {
     let stage = Stage::new();
     let options = ["--eof-grace", "100ms", "--term-grace", "100ms", "--backoff", "1ms..20ms"];
     let mut callers = three(&stage, &options, &[]);
+    let mut last = Vec::new();
     for round in 0..10 {
         let names = [&[BROKER][..], &[STEWARD], &[BROKER, STEWARD]][round % 3];
         let asked: Vec<_> =
@@ -178,7 +179,10 @@ fn a_broker_that_is_killed_ten_times_in_a_row_costs_no_answer() {
             let is_error = answer["error"]["code"] == -32000;
             assert!(is_error || answer.get("result").is_some(), "round {round}: {answer}");
         }
+        last = found;
     }
+    wait_until("the last of them are gone", || last.iter().all(|victim| !victim.is_alive()));
+    stage.wait_for_leases(&[3]);
     for caller in &mut callers {
         // Answers may have been faster than the news of the last kills, each of which cuts off one call at most.
         let is_served = (0..3).any(|_| caller.call("who", json!({})).get("result").is_some());

@@ -26,8 +26,8 @@ use servers::{Server, counted};
 /// The words that stand between `nostray` and the server's command. It lingers for clients that connect twice,
 /// for as long as that may take on a busy machine; when all have left, it is not waited for.
 const SHARED: &[&str] = &["share", "--require-share", "--linger", "5m", "--"];
-/// How long a party may last on a machine that is busy with other tests. It is over in about ten seconds.
-const PATIENCE: Duration = Duration::from_secs(150);
+/// How long a party may last on a machine that is busy with other tests. It is over in less than half a minute.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// With what a client is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -172,10 +172,12 @@ fn it_sleeps_only_when_all_are_quiet_and_a_call_of_any_one_wakes_it() {
     wait_until("it sleeps", || stage.states() == ["asleep"] && stage.servers().is_empty());
     stage.wait_for_leases(&[3]);
     for (number, who) in [(1, 1), (2, 0), (3, 2)] {
-        callers[who].who();
+        // It stays awake for as long as it is looked at.
+        let hanging = callers[who].ask("hang", json!({}));
         // Who has not called takes it up, too.
         wait_until("it knows the level", || callers[who].who()["level"] == "notice");
         assert_eq!(stage.lives().len(), lives.len() + number);
+        callers[who].tell("notifications/cancelled", Some(json!({ "requestId": hanging })));
         wait_until("it sleeps", || stage.states() == ["asleep"] && stage.servers().is_empty());
     }
     for caller in &mut callers {
@@ -227,6 +229,7 @@ fn one_that_grows_too_large_is_started_anew_when_no_session_waits_for_it() {
     let mut callers = sessions(&stage, 3, &["--max-memory", "60M"], &[]);
     let first = callers[0].pid();
     let slow = callers[1].ask("slow", json!({ "ms": 1800 }));
+    wait_until("it is in flight", || times(&stage.lives()[0].methods(), "slow") == 1);
     callers[0].result("grow", json!({ "mb": 80 }));
     let answer = callers[1].answer(slow);
     assert_eq!(answer["result"]["pid"], first, "it is waited for: {answer}");

@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::sync::{Arc, Mutex};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use rmcp::model::*;
@@ -26,10 +28,20 @@ use tokio::time::{Instant, sleep};
 const ODD_TEXT: &str = "line\u{2028}separator \u{2029} \"quoted\" \\ tab\t end\r\n\u{1f680} \u{0}";
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn pause() -> Duration {
-    let seconds = std::env::var("TOUR_PAUSE").ok().and_then(|text| text.parse().ok());
-    // Longer than `--hibernate 1s`: nothing is in flight, so the server may go to sleep.
-    Duration::from_secs_f64(seconds.unwrap_or(1.5))
+/// Nothing is under way, until the server has gone to sleep if it may.
+async fn pause() {
+    static PAUSES: AtomicU32 = AtomicU32::new(1);
+    // Where somebody who sees the server sleep says when a pause is over; without it, time does.
+    let Some(gate) = std::env::var_os("TOUR_GATE").map(PathBuf::from) else {
+        let seconds = std::env::var("TOUR_PAUSE").ok().and_then(|text| text.parse().ok());
+        // Longer than `--hibernate 1s`: nothing is in flight, so the server may go to sleep.
+        return sleep(Duration::from_secs_f64(seconds.unwrap_or(1.5))).await;
+    };
+    let number = PAUSES.fetch_add(1, Ordering::Relaxed);
+    std::fs::write(gate.join(format!("waits-{number}")), "").expect("write");
+    while !gate.join(format!("on-{number}")).exists() {
+        sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// A value of the SDK's from what it looks like on the wire.
@@ -47,11 +59,36 @@ fn plain(value: impl Serialize) -> Value {
 
 /// Everything that the server has said by itself since the last step.
 #[derive(Clone, Default)]
-struct Ear(Arc<Mutex<Vec<Value>>>);
+struct Ear(Arc<Mutex<Heard>>);
+
+#[derive(Default)]
+struct Heard {
+    /// Each with the call that it is the progress of.
+    notes: Vec<(Option<ProgressToken>, Value)>,
+    /// The call that was cancelled, or is about to be: how far it has come is nobody's business.
+    cancelled: Option<ProgressToken>,
+}
+
+impl Heard {
+    /// What is to be written down.
+    fn notes(&self) -> impl Iterator<Item = &Value> {
+        let is_wanted = |of: &Option<ProgressToken>| of.is_none() || *of != self.cancelled;
+        self.notes.iter().filter(move |(of, _)| is_wanted(of)).map(|(_, note)| note)
+    }
+
+    /// Whether the call that is about to be cancelled has come as far as to say so.
+    fn has_begun(&self) -> bool {
+        self.notes.iter().any(|(of, _)| of.is_some() && *of == self.cancelled)
+    }
+}
 
 impl Ear {
     fn hear(&self, what: &str, said: Value) {
-        self.0.lock().expect("nobody panics with it").push(json!([what, said]));
+        self.heard().notes.push((None, json!([what, said])));
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.0.lock().expect("nobody panics with it")
     }
 }
 
@@ -88,7 +125,8 @@ impl ClientHandler for Ear {
     }
 
     async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        self.hear("progress", json!([params.progress, params.total, params.message]));
+        let note = json!(["progress", [params.progress, params.total, params.message]]);
+        self.heard().notes.push((Some(params.progress_token), note));
     }
 
     async fn on_logging_message(&self, params: LoggingMessageNotificationParam, _: NotificationContext<RoleClient>) {
@@ -151,11 +189,17 @@ impl Peer {
         brought(self.service.call_tool(self.call_params(name, arguments)).await)
     }
 
+    /// Cancels a call when it says that it has begun: one that is read together with its end, an SDK may go on with.
     async fn cancel(&self, name: &str, arguments: Value) -> Brought {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(self.call_params(name, arguments)));
         let handle =
             self.service.send_cancellable_request(request, PeerRequestOptions::no_options()).await.map_err(failed)?;
-        sleep(Duration::from_millis(200)).await;
+        let ear = self.service.service();
+        ear.heard().cancelled = Some(handle.progress_token.clone());
+        let deadline = Instant::now() + PATIENCE;
+        while !ear.heard().has_begun() && Instant::now() < deadline {
+            sleep(Duration::from_millis(10)).await;
+        }
         handle.cancel(Some("the tour".to_owned())).await.map_err(failed)?;
         Ok(json!("cancelled"))
     }
@@ -288,13 +332,12 @@ impl Diary<'_> {
         let mut heard = self.loud();
         // The SDK handles each notification in a task of its own.
         heard.sort_by_key(Value::to_string);
-        self.peer.service.service().0.lock().expect("nobody panics with it").clear();
+        self.peer.service.service().heard().notes.clear();
         self.steps.push(json!({ "step": name, "answer": answer, "heard": heard }));
     }
 
     fn loud(&self) -> Vec<Value> {
-        let heard = self.peer.service.service().0.lock().expect("nobody panics with it");
-        heard.iter().filter(|note| !(self.quiet)(note)).cloned().collect()
+        self.peer.service.service().heard().notes().filter(|note| !(self.quiet)(note)).cloned().collect()
     }
 }
 
@@ -321,13 +364,13 @@ async fn own_server(peer: &Peer, diary: &mut Diary<'_>) {
     diary.step("complete", peer.complete("greet", "name", "a"), 0).await;
     diary.step("prompt", peer.prompt("greet", json!({ "name": "Ada" })), 0).await;
 
-    sleep(pause()).await;
+    pause().await;
     diary.step("add after a pause", peer.call("add", json!({ "a": 20, "b": 30 })), 0).await;
     diary.step("log after a pause", peer.call("log", json!({})), 2).await;
     diary.step("touch after a pause", peer.call("touch", greeting.clone()), 1).await;
     diary.step("sample after a pause", peer.call("sample", json!({ "prompt": "again" })), 1).await;
 
-    sleep(pause()).await;
+    pause().await;
     diary.step("read after a pause", peer.read("test://greeting"), 0).await;
     diary.step("read a template", peer.read("test://items/7"), 0).await;
     diary.step("touch after two pauses", peer.call("touch", greeting.clone()), 1).await;
@@ -365,7 +408,8 @@ async fn everything(peer: &Peer, diary: &mut Diary<'_>) {
     diary.step("structured", peer.call("get-structured-content", json!({ "location": "Chicago" })), 0).await;
     diary.step("image", peer.call("get-tiny-image", json!({})), 0).await;
     diary.step("progress", peer.call(work, json!({ "duration": 0.3, "steps": 3 })), 2).await;
-    diary.step("cancel", peer.cancel(work, json!({ "duration": 2, "steps": 1 })), 0).await;
+    // It works on, unheard; a pause later that is over.
+    diary.step("cancel", peer.cancel(work, json!({ "duration": 4, "steps": 20 })), 0).await;
     let haiku = json!({ "prompt": "a haiku", "maxTokens": 20 });
     diary.step("sample", peer.call("trigger-sampling-request", haiku), 1).await;
     diary.step("elicit", peer.call("trigger-elicitation-request", json!({})), 1).await;
@@ -378,7 +422,7 @@ async fn everything(peer: &Peer, diary: &mut Diary<'_>) {
     diary.step("complete", peer.complete("completable-prompt", "department", "S"), 0).await;
     diary.step("prompt", peer.prompt("args-prompt", json!({ "city": "Paris" })), 0).await;
 
-    sleep(pause()).await;
+    pause().await;
     diary.step("add after a pause", peer.call("get-sum", json!({ "a": 20, "b": 30 })), 0).await;
     diary.step("updates on after a pause", peer.call(toggle, json!({})), 1).await;
     diary.step("updates off after a pause", peer.call(toggle, json!({})), 0).await;
@@ -386,7 +430,7 @@ async fn everything(peer: &Peer, diary: &mut Diary<'_>) {
     // Until it has asked for the roots: the next pause should be quiet.
     diary.step("progress after a pause", peer.call(work, json!({ "duration": 0.8, "steps": 2 })), 1).await;
 
-    sleep(pause()).await;
+    pause().await;
     diary.step("read after a pause", peer.read(document), 0).await;
     diary.step("elicit after two pauses", peer.call("trigger-elicitation-request", json!({})), 1).await;
     // Again: an SDK may stumble over a question that comes while it leaves.

@@ -90,13 +90,20 @@ impl Tour {
             "add" => (number("a") + number("b")).to_string(),
             "echo" => text("text"),
             "work" => self.work(&context, number("steps")).await,
-            "wait" => tokio::select! {
-                () = tokio::time::sleep(Duration::from_secs(number("seconds").unsigned_abs())) => "waited".to_owned(),
-                () = context.ct.cancelled() => {
-                    self.memory().cancelled += 1;
-                    "stopped".to_owned()
+            "wait" => {
+                // It has begun.
+                if let Some(token) = context.meta.get_progress_token() {
+                    context.peer.notify_progress(ProgressNotificationParam::new(token, 0.0)).await.ok();
                 }
-            },
+                let time = Duration::from_secs(number("seconds").unsigned_abs());
+                tokio::select! {
+                    () = tokio::time::sleep(time) => "waited".to_owned(),
+                    () = context.ct.cancelled() => {
+                        self.memory().cancelled += 1;
+                        "stopped".to_owned()
+                    }
+                }
+            }
             "cancelled" => self.memory().cancelled.to_string(),
             "sample" => {
                 let message = json!({ "role": "user", "content": { "type": "text", "text": text("prompt") } });
