@@ -195,13 +195,12 @@ impl Front<'_> {
                 let was_settling = link.is_settling;
                 link.part();
                 self.ward.code = code;
-                if was_settling {
-                    // What has not come back by now will not.
-                    self.session.is_settled(now);
-                }
                 if let Some(why) = why {
                     write_to_stderr_at_once(&format!("nostray: the shared child is not started again: {why}\n"));
-                    self.session.child_hopeless(generation, Cause(why), now);
+                    self.session.child_is_over(generation, Cause(why), now);
+                } else if was_settling {
+                    // What has not come back by now will not.
+                    self.session.is_settled(now);
                 }
                 self.session.stop(now);
                 self.perform();

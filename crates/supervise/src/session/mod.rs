@@ -297,6 +297,14 @@ impl Session {
         self.drive(Event::Hopeless(generation, cause), now);
     }
 
+    /// The child that others keep never comes back. Also if it was not there just now: what was to come back will not, and what waits
+    /// for the next one waits in vain.
+    pub fn child_is_over(&mut self, generation: Generation, cause: Cause, now: Moment) {
+        self.child_hopeless(generation, cause.clone(), now);
+        self.perform(Action::CutOff(cause.clone()), now);
+        self.refuse(cause, now);
+    }
+
     /// The child that others keep is not there any more. With a cause, whatever was in flight is answered with it; otherwise what
     /// it has not got comes back, and [`Session::is_settled`] follows.
     pub fn child_rested(&mut self, generation: Generation, cause: Option<&Cause>, now: Moment) {
