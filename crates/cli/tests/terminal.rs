@@ -8,8 +8,9 @@ use std::os::fd::AsFd;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use badchild::{PATIENCE, Scene, User, badchild, open_terminal};
+use badchild::{Found, PATIENCE, Scene, User, badchild, open_terminal};
 use common::nostray;
+use common::puppet::wait_until_quiet;
 use nostray_sys::poll::{Until, wait};
 
 const CTRL_C: &str = "\x03";
@@ -60,6 +61,9 @@ impl Person {
                 scene.everybody().into_iter().find(|found| found.command == command && !found.stat.is_stopped());
             job.is_some_and(|job| badchild::foreground_group(&self.master) == Some(job.stat.pid))
         });
+        // The guard passes the word to go on to its child, too; a person does not press the next key within a millisecond of it.
+        let is_ours = |found: &Found| found.stat.name.starts_with("nostray");
+        scene.everybody().into_iter().filter(is_ours).for_each(|found| wait_until_quiet(&found));
     }
 
     /// Reads what comes within a time.

@@ -312,8 +312,10 @@ impl Front<'_> {
 /// Stops this process by the signal that stopped the child, so that a shell which waits for us sees a stopped job.
 /// Continues when the shell, or the guard, says so.
 pub(crate) fn stop_like_the_child(by: Signal) {
+    // Before it is let through: the key may have left one for us, too, and of two that wait there is only one stop. After it, the
+    // second one would stop us once more when the shell has just continued its job.
+    signal::send_to_self(by).ok();
     if let Ok(mask) = signals_to_watch().without(by).set_as_mask() {
-        signal::send_to_self(by).ok();
         mask.set_as_mask().ok();
     }
 }
