@@ -78,6 +78,11 @@ impl Way {
     }
 }
 
+/// What a host says first.
+fn hello() -> Value {
+    json!({ "protocolVersion": "2025-06-18", "capabilities": {} })
+}
+
 /// Starts somebody who wants the slot for a command.
 fn start(stage: &Stage, way: Way, if_taken: &str, options: &[&str], command: &[String]) -> Caller {
     let own = way.options(stage, if_taken);
@@ -113,7 +118,8 @@ impl Impatient {
             while !stop.load(Ordering::Relaxed) {
                 let command = slow_to_start(&stage, way, start_time());
                 let mut newcomer = start(&stage, way, if_taken, &[], &command);
-                newcomer.try_send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {} }));
+                // As the holder says it: of those who share, whoever is first decides who can be served by that child.
+                newcomer.try_send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello() }));
                 comes_true(patience_of_host(), &mut || stop.load(Ordering::Relaxed));
                 let tries = count.fetch_add(1, Ordering::Relaxed);
                 if if_taken == "fail" && !stop.load(Ordering::Relaxed) {
@@ -155,7 +161,7 @@ fn nobody_who_is_starting_is_ended_for_hosts_without_patience() {
         let stage = Arc::new(Stage::new());
         let began = Instant::now();
         let mut holder = start(&stage, way, if_taken, &[], &slow_to_start(&stage, way, start_time()));
-        let hello = holder.ask("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
+        let hello = holder.ask("initialize", hello());
         wait_until("it has started", || stage.lives().len() == 1);
         let child = stage.child();
         let hosts = [(); 3].map(|()| Impatient::begin(&stage, way, if_taken));
