@@ -34,7 +34,12 @@ async function pause() {
   if (GATE === undefined) return sleep(PAUSE);
   const number = ++pauses;
   writeFileSync(`${GATE}/waits-${number}`, '');
-  while (!existsSync(`${GATE}/on-${number}`)) await sleep(50);
+  // Whoever was to say so may be gone, and nobody else ends us.
+  const deadline = Date.now() + PATIENT.timeout;
+  while (!existsSync(`${GATE}/on-${number}`)) {
+    if (Date.now() > deadline) throw new Error(`pause ${number} does not end`);
+    await sleep(50);
+  }
 }
 
 /** The SDK drops a progress that arrives in one read with the answer; so it gets each message in a moment of its own. */

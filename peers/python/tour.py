@@ -217,8 +217,10 @@ async def pause() -> None:
         return
     number = next(PAUSES)
     (Path(GATE) / f"waits-{number}").touch()
-    while not (Path(GATE) / f"on-{number}").exists():
-        await anyio.sleep(0.05)
+    # Whoever was to say so may be gone, and nobody else ends us.
+    with anyio.fail_after(240):
+        while not (Path(GATE) / f"on-{number}").exists():
+            await anyio.sleep(0.05)
 
 
 async def heard(peer: Peer, is_this: Callable[[list[Any]], bool]) -> list[Any] | None:

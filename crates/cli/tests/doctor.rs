@@ -278,7 +278,7 @@ fn kill_ends_strays_and_nobody_else() {
         leave_behind(&strays, &[], "trap '' TERM; echo ready; while :; do sleep 1000; done");
         wait_until("the shell sleeps", || strays.those_with("sleep 1000").len() == 2);
         let deaf = strays.those_with("sleep 1000");
-        // Some may be on their way out, or about to become another program.
+        // Some may be on their way out, or about to become another program; that nobody is any more has no event.
         let those =
             || others.everybody().into_iter().map(|found| (found.stat.pid, found.command)).collect::<Vec<_>>();
         wait_until("nobody comes or goes", || {

@@ -44,6 +44,7 @@ fn every_byte_of_a_burst_arrives_although_the_host_reads_late() {
             let scene = Scene::new(user);
             let script = format!("{}sys.stderr.buffer.write(noise); sys.stderr.flush(); os._exit(3)", noise(SIZE));
             let mut process = start(&scene, way, &script);
+            // Time enough for one that does not wait for its reader: that it goes on waiting has no event.
             std::thread::sleep(Duration::from_millis(700));
             assert!(process.try_wait().expect("wait").is_none(), "it has more to say than fits into pipes");
             let mut got = Vec::new();

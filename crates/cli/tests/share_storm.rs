@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use badchild::PATIENCE;
+use badchild::{PATIENCE, comes_true};
 use common::sharing::{BROKER, PEN, Random, STEWARD, Watch, is_long};
 use common::stage::{Caller, Stage};
 use nostray_sys::Signal;
@@ -148,14 +148,12 @@ impl Session<'_> {
             }
             _ => self.caller.close(),
         }
-        let deadline = Instant::now() + PATIENCE;
-        let status = loop {
-            if let Some(status) = self.caller.process.try_wait().expect("wait") {
-                break status;
-            }
-            assert!(Instant::now() < deadline, "{} does not end: {}", self.name, self.caller.errors());
-            std::thread::sleep(Duration::from_millis(5));
-        };
+        let mut status = None;
+        comes_true(PATIENCE, &mut || {
+            status = self.caller.process.try_wait().expect("wait");
+            status.is_some()
+        });
+        let status = status.unwrap_or_else(|| panic!("{} does not end: {}", self.name, self.caller.errors()));
         let is_killed = status.signal() == Some(9);
         assert!(status.success() || is_killed, "{}: {status:?} {}", self.name, self.caller.errors());
         while let Some(line) = self.caller.line_within(Duration::from_millis(10)) {

@@ -39,9 +39,13 @@ async fn pause() {
     };
     let number = PAUSES.fetch_add(1, Ordering::Relaxed);
     std::fs::write(gate.join(format!("waits-{number}")), "").expect("write");
-    while !gate.join(format!("on-{number}")).exists() {
-        sleep(Duration::from_millis(50)).await;
-    }
+    // Whoever was to say so may be gone, and nobody else ends us.
+    let is_on = async {
+        while !gate.join(format!("on-{number}")).exists() {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(240), is_on).await.expect("the pause does not end");
 }
 
 /// A value of the SDK's from what it looks like on the wire.
