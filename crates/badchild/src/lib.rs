@@ -214,6 +214,14 @@ impl Found {
         Stat::of(self.stat.pid).is_some_and(|now| now.start == self.stat.start && !now.is_zombie())
     }
 
+    /// How many bytes wait in its standard input, which is a pipe.
+    #[must_use]
+    pub fn unread_input(&self) -> u64 {
+        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
+        let input = rustix::fs::open(format!("/proc/{}/fd/0", self.stat.pid), flags, rustix::fs::Mode::empty());
+        input.and_then(rustix::io::ioctl_fionread).unwrap_or(0)
+    }
+
     /// Sends it a signal, if it is still there.
     pub fn send(&self, signal: Signal) {
         if let Ok(handle) = Pidfd::open(self.stat.pid)

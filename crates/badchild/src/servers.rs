@@ -83,6 +83,8 @@ struct Server {
     /// What it says of itself: from the file of `--facts`, as it is when this process starts.
     facts: Value,
     ask_when_ready: bool,
+    deaf_to_pings: bool,
+    last_wins: bool,
     told: Mutex<Told>,
     output: Mutex<std::io::Stdout>,
     record: Mutex<Option<std::fs::File>>,
@@ -100,16 +102,25 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// `server [--modern|--plain|--both] [--record FILE] [--facts FILE] [--start-delay MS] [--exit-at-once CODE] [--stderr TEXT]
 /// [--banner TEXT] [--ask-when-ready] [--ignore-eof] [--exit CODE]
-/// [--end-streams] [--claim FILE]`
+/// [--end-streams] [--deaf-to-pings] [--byte-by-byte] [--last-wins] [--claim FILE]`
 ///
 /// `--both`: either era of MCP, by what it hears first, as the SDKs do.
 /// `--facts`: a file with a JSON object, read at every start, so that a test can change it between two lives: `tools`, `prompts`,
 /// `resources`, `resourceTemplates`, `capabilities`, `page` (items on a page), `refuse` (the handshake), `startDelay`, `exit`.
 /// `--record`: a file to which each process appends `PID start MILLISECONDS`, `PID < LINE` for what it got, and `PID end` at the end of its
 /// input. `--exit`: with this code after that. `--ignore-eof`: not at all, and SIGTERM does not help. `--end-streams`: answers every open stream at the end of its input, as one SDK does. `--ask-when-ready`: asks for `roots/list`, with id 0, as soon as it is initialised.
+/// `--deaf-to-pings`: never answers one. `--byte-by-byte`: reads no further than to the end of the line that it works on.
+/// `--last-wins`: of two members with one name takes the last, as Python and JavaScript do, and does not refuse the message.
 /// `--claim`: holds a lock on this file for as long as it lives, and puts `two` on record if another one holds it.
 pub(crate) fn server(mut args: Args) -> Result<ExitCode, Failure> {
-    let (both, mut input) = (args.flag("--both"), std::io::stdin().lock());
+    let both = args.flag("--both");
+    let mut input: Box<dyn BufRead> = match args.flag("--byte-by-byte") {
+        true => {
+            let stdin = std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned()?;
+            Box::new(std::io::BufReader::with_capacity(1, std::fs::File::from(stdin)))
+        }
+        false => Box::new(std::io::stdin().lock()),
+    };
     let tongue = match (args.flag("--modern"), args.flag("--plain")) {
         (true, _) => Tongue::Modern,
         (_, true) => Tongue::Plain,
@@ -138,6 +149,8 @@ pub(crate) fn server(mut args: Args) -> Result<ExitCode, Failure> {
         tongue,
         facts,
         ask_when_ready: args.flag("--ask-when-ready"),
+        deaf_to_pings: args.flag("--deaf-to-pings"),
+        last_wins: args.flag("--last-wins"),
         told: Mutex::default(),
         output: Mutex::new(std::io::stdout()),
         record: Mutex::new(record),
@@ -214,7 +227,12 @@ impl Server {
             }
             return;
         }
-        match serde_json::from_slice::<Incoming>(line) {
+        let as_last = |line: &[u8]| serde_json::from_slice::<Value>(line).map(|value| value.to_string());
+        let line = match as_last(line) {
+            Ok(text) if self.last_wins => text.into_bytes(),
+            _ => line.to_vec(),
+        };
+        match serde_json::from_slice::<Incoming>(&line) {
             Ok(message) => {
                 if let Some(answer) = self.on_message(message) {
                     self.print(format!("{answer}\n").as_bytes());
@@ -329,6 +347,7 @@ impl Server {
                 told.opened = Some(params.clone());
                 json!({ "open": true })
             }
+            "session.close" if self.tongue == Tongue::Plain => json!({ "open": false }),
             _ if self.tongue == Tongue::Plain => return None,
             "initialize" if !modern => {
                 if self.facts["refuse"] == true {
@@ -347,6 +366,7 @@ impl Server {
                 "ttlMs": 0,
                 "cacheScope": "private",
             }),
+            "ping" if self.deaf_to_pings => return Some(Answer::NotNow),
             "ping" if !modern => json!({}),
             "logging/setLevel" if !modern => {
                 told.level = Some(params["level"].clone());

@@ -24,8 +24,16 @@ fn main() {
 }
 
 fn run(name: &str, body: &str, modern: bool, id_last: bool, sessions: u64) {
-    let mut router =
-        Router::new(Routing { protocol: Protocol::Mcp, reverse: ReverseTo::Certain, route_by: None, window: 1024 });
+    let mut router = {
+        let mut last = 0;
+        let counted = move || {
+            last += 1;
+            last
+        };
+        let routing =
+            Routing { protocol: Protocol::Mcp, reverse: ReverseTo::Certain, route_by: Vec::new(), window: 1024 };
+        Router::new(routing, Box::new(counted))
+    };
     let now = Moment::ZERO;
     let version = if modern {
         r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"#

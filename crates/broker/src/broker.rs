@@ -7,17 +7,19 @@ mod stewards;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nostray_supervise::link::{Request, Status, ToFront, line};
+use nostray_registry::{Cause, files};
+use nostray_supervise::link::{BROKER, Request, Status, ToFront, line};
 use nostray_sys::descriptors::{replace_with_null, write_to_stderr_at_once};
 use nostray_sys::events::Events;
 use nostray_sys::local;
 use nostray_sys::poll::Until;
 use nostray_sys::process::{become_daemon, getpid, set_name, user};
 use nostray_sys::signal::{Disposition, Signal, SignalFd, SignalSet, set_disposition};
+use nostray_sys::standstill::Standstill;
 
 use callers::{Asked, Caller};
 use stewards::Stewards;
@@ -63,6 +65,9 @@ struct Broker {
     /// Since when nobody needs it.
     idle_since: Option<Instant>,
     is_stopping: bool,
+    /// When to look for stopped stewards. SIGCHLD reports a SIGSTOP, so the broker does not poll for it. Nothing reports a debugger's
+    /// stop, so the broker polls while it waits for its stewards to end.
+    look_at: Option<Instant>,
 }
 
 const SIGNALS: usize = 0;
@@ -73,7 +78,7 @@ impl Broker {
     /// None if there is one already.
     fn begin(socket: &Path) -> io::Result<Option<Self>> {
         become_daemon()?;
-        set_name("nostray-broker");
+        set_name(BROKER);
         let until = Instant::now() + PATIENCE;
         let lock = loop {
             if let Some(lock) = take_lock(&socket.with_extension("lock"))? {
@@ -111,6 +116,7 @@ impl Broker {
             began: Instant::now(),
             idle_since: Some(Instant::now()),
             is_stopping: false,
+            look_at: None,
         }))
     }
 
@@ -118,6 +124,10 @@ impl Broker {
         let mut names = Vec::new();
         loop {
             self.callers.retain(|(_, caller)| !caller.is_too_slow());
+            if self.look_at.is_some_and(|at| at <= Instant::now()) {
+                let again = self.stewards.look_for_stopped(self.is_stopping) || self.is_stopping;
+                self.look_at = again.then(|| Instant::now() + Standstill::PACE);
+            }
             let is_idle = self.callers.is_empty() && self.stewards.is_empty();
             self.idle_since = is_idle.then(|| self.idle_since.unwrap_or_else(Instant::now));
             if is_idle && (self.is_stopping || self.idle_since.is_some_and(|since| since.elapsed() >= LINGER)) {
@@ -126,7 +136,7 @@ impl Broker {
             names.clear();
             if let Err(error) = self.wait(&mut names) {
                 write_to_stderr_at_once(&format!("nostray: the broker cannot wait for events: {error}\n"));
-                self.stop(true);
+                self.stop(true, "the broker cannot wait for events");
                 break;
             }
             for &name in &names {
@@ -141,7 +151,7 @@ impl Broker {
     fn wait(&mut self, names: &mut Vec<usize>) -> io::Result<()> {
         let idle = self.idle_since.map(|since| since + LINGER);
         let slow = self.callers.iter().map(|(_, caller)| caller.deadline()).min();
-        let timeout = [idle, slow].into_iter().flatten().min();
+        let timeout = [idle, slow, self.look_at].into_iter().flatten().min();
         let timeout = timeout.map(|at| at.saturating_duration_since(Instant::now()));
         self.events.want(SIGNALS, self.signals.as_fd(), Until::Readable, 0);
         if let Some(listener) = self.listener.as_ref().filter(|_| self.callers.len() < MOST_CALLERS) {
@@ -158,8 +168,12 @@ impl Broker {
         match name {
             SIGNALS => {
                 while let Ok(Some(arrived)) = self.signals.next() {
-                    if matches!(arrived.signal, Signal::TERM | Signal::INT | Signal::HUP) {
-                        self.stop(false);
+                    match arrived.signal {
+                        Signal::TERM | Signal::INT | Signal::HUP => {
+                            self.stop(false, &format!("the broker was stopped: {}", Cause::of_signal(arrived)));
+                        }
+                        Signal::CHLD => drop(self.look_at.get_or_insert_with(Instant::now)),
+                        _ => {}
                     }
                 }
             }
@@ -211,7 +225,7 @@ impl Broker {
             },
             Request::Status => self.status(),
             Request::Stop { again } => {
-                self.stop(again);
+                self.stop(again, "the broker was stopped");
                 self.status()
             }
         };
@@ -231,18 +245,19 @@ impl Broker {
     }
 
     /// Ends all children, and then itself. The lock is held until nothing of them is left.
-    fn stop(&mut self, again: bool) {
+    fn stop(&mut self, again: bool, why: &str) {
         if !std::mem::replace(&mut self.is_stopping, true) {
             self.listener = None;
             std::fs::remove_file(&self.socket).ok();
-            self.stewards.stop(again);
+            self.stewards.stop(again, why);
+            self.look_at.get_or_insert_with(Instant::now);
         }
     }
 }
 
 /// None if somebody holds it, or somebody has removed the file meanwhile: then another one may hold another one.
 fn take_lock(path: &Path) -> io::Result<Option<File>> {
-    let lock = File::options().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    let lock = files::to_lock_or_make(path)?;
     if lock.try_lock().is_err() {
         return Ok(None);
     }
@@ -259,8 +274,7 @@ fn open_log(path: &Path) -> io::Result<()> {
     if std::fs::metadata(path).is_ok_and(|found| found.len() > LONGEST_LOG) {
         std::fs::remove_file(path)?;
     }
-    let flags = nostray_sys::descriptors::NO_FOLLOW_AND_DO_NOT_WAIT;
-    let log = File::options().append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
+    let log = files::to_append(path)?;
     nostray_sys::descriptors::become_stderr(&log.into())
 }
 

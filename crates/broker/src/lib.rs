@@ -7,11 +7,13 @@
 //! ```
 
 mod broker;
+mod environment;
 mod key;
 mod router;
 mod steward;
 mod words;
 
 pub use broker::serve;
-pub use router::{Edits, Effect, FromChild, FromSession, Piece, ReverseTo, Router, Routing, Seat};
+pub use environment::session_named_by_host;
+pub use router::{Edits, Effect, FromChild, FromSession, Piece, ReverseTo, Router, Routing, Seat, WireIds};
 pub use steward::run as keep;

@@ -1,23 +1,44 @@
 //! What broker and stewards say to each other, a message each.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nostray_registry::Process;
-use nostray_supervise::link::Wish;
+use nostray_supervise::link::{Bytes, Wish};
+use nostray_sys::descriptors::memory_file;
 use nostray_sys::local;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// What a steward is started with.
+/// What a steward is started with. Not on its command line: hosts end processes by what they find there.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Charge {
+    /// The command of the child.
+    pub(crate) command: Vec<Bytes>,
     /// The name under which its child is shared, if the user gave one.
     pub(crate) key: Option<String>,
+    /// Sessions of all directories share it.
+    pub(crate) any_dir: bool,
     /// Why it is not the child that others share.
     pub(crate) because: Option<String>,
     /// How the child is kept.
     pub(crate) wish: Wish,
+}
+
+impl Charge {
+    /// Sends it in a file, since a command may be longer than a message.
+    pub(crate) fn send(&self, socket: BorrowedFd<'_>) -> std::io::Result<()> {
+        let file = memory_file(&serde_json::to_vec(self)?)?;
+        send(socket, &(), Some(file.as_fd()))
+    }
+
+    /// The one that was sent.
+    pub(crate) fn receive(socket: &OwnedFd) -> std::io::Result<Self> {
+        let Came::Word((), Some(file)) = receive(socket) else { return Err(std::io::ErrorKind::InvalidData.into()) };
+        Ok(serde_json::from_reader(BufReader::new(File::from(file)))?)
+    }
 }
 
 /// To a steward.
@@ -35,6 +56,8 @@ pub(crate) enum ToKeeper {
     Stop {
         /// They are to look for another broker at once, and not with their next call.
         again: bool,
+        /// Why, for the journal.
+        why: String,
     },
     /// Nobody else will come. Leave.
     Leave,

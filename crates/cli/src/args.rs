@@ -65,6 +65,8 @@ pub(crate) struct RunArgs {
 
     /// End the tree after so long without a byte read or written and no processor time used, by any of its processes
     /// [default: never]
+    ///
+    /// A host that pings its server moves bytes, and this cannot know that no work is done for them; --hibernate can.
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) idle_timeout: Option<Duration>,
 
@@ -187,7 +189,7 @@ Examples:
   nostray run --warm -- npx -y some-server && nostray run --lazy -- npx -y some-server
       Started for the first call, not with the host.
 
-  nostray run --protocol jsonrpc --respawn --replay session.open -- memory-bridge
+  nostray run --protocol jsonrpc --respawn --replay session.open=session.close@params.sessionId -- memory-bridge
       Any JSON-RPC 2.0 over lines; every new child is told again which sessions are open.
 
 Exit codes:

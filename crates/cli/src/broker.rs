@@ -1,6 +1,5 @@
 //! `nostray broker`: the background process that keeps shared children.
 
-use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -8,12 +7,15 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use nostray_registry::{Pen, census};
+use nostray_registry::{Pen, Process, census, end_stopped_steward};
 use nostray_supervise::link::{Request, Status, find_broker};
-use nostray_sys::Pidfd;
 use nostray_sys::descriptors::write_to_stderr_at_once;
+use nostray_sys::identity::Identity;
 use nostray_sys::local;
 use nostray_sys::poll::{Until, wait};
+use nostray_sys::proc::Stat;
+use nostray_sys::standstill::Standstill;
+use nostray_sys::{Pidfd, Signal};
 use serde_json::json;
 
 use crate::exit::ExitCode;
@@ -52,18 +54,17 @@ pub(crate) enum Command {
     Serve { socket: PathBuf },
     /// Keep a child
     #[command(hide = true)]
-    Steward {
-        #[arg(last = true, required = true)]
-        command: Vec<OsString>,
-    },
+    Steward,
 }
 
 /// How long a broker may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How often to look at what is waited for.
+const PACE: Duration = Duration::from_millis(500);
 
 /// Whether it is one of our own processes that is to be, and no person waits.
 pub(crate) fn is_background(args: &BrokerArgs) -> bool {
-    matches!(args.command, Command::Serve { .. } | Command::Steward { .. })
+    matches!(args.command, Command::Serve { .. } | Command::Steward)
 }
 
 pub(crate) fn run(args: BrokerArgs) -> ExitCode {
@@ -72,7 +73,7 @@ pub(crate) fn run(args: BrokerArgs) -> ExitCode {
         Command::Stop => stop(false),
         Command::Restart => stop(true),
         Command::Serve { socket } => ExitCode::from(nostray_broker::serve(&socket)),
-        Command::Steward { command } => match nostray_broker::keep(command) {
+        Command::Steward => match nostray_broker::keep() {
             Ok(code) => ExitCode::from(code),
             Err(error) => {
                 write_to_stderr_at_once(&format!("nostray: {error}\n"));
@@ -82,10 +83,23 @@ pub(crate) fn run(args: BrokerArgs) -> ExitCode {
     }
 }
 
-/// Asks the broker, if there is one.
-fn ask(request: &Request) -> Option<io::Result<Status>> {
-    let socket = find_broker()?;
-    Some(ask_over(socket, request))
+/// The process at the other end. To be read before the request is sent: after that the broker may exit, and its pid may be reused.
+fn broker_at(socket: &OwnedFd) -> Option<Identity> {
+    local::caller(socket.as_fd()).ok().and_then(|broker| Identity::of(broker.pid?))
+}
+
+/// Whether it is stopped, and not only for the moment in which a tracer looks at it.
+fn is_stopped(who: Option<Identity>) -> bool {
+    let is_now =
+        |who: Identity| Stat::of(who.pid).is_some_and(|stat| Identity::from(&stat) == who && stat.is_stopped());
+    let until = Instant::now() + PACE;
+    while who.is_some_and(is_now) {
+        if Instant::now() > until {
+            return true;
+        }
+        std::thread::sleep(PACE / 10);
+    }
+    false
 }
 
 fn ask_over(socket: OwnedFd, request: &Request) -> io::Result<Status> {
@@ -115,10 +129,18 @@ fn no_answer(error: &io::Error) -> ExitCode {
 }
 
 fn status(json: bool) -> ExitCode {
-    let status = match ask(&Request::Status) {
-        None => return nobody(json),
-        Some(Err(error)) => return no_answer(&error),
-        Some(Ok(status)) => status,
+    let Some(socket) = find_broker() else { return nobody(json) };
+    let broker = broker_at(&socket);
+    if let Some(broker) = broker.filter(|_| is_stopped(broker)) {
+        let pid = broker.pid;
+        terminal::complain(&format_args!(
+            "the broker {pid} is stopped (SIGSTOP or a debugger); the next session sees to that, or `nostray broker stop`"
+        ));
+        return ExitCode::from(2);
+    }
+    let status = match ask_over(socket, &Request::Status) {
+        Err(error) => return no_answer(&error),
+        Ok(status) => status,
     };
     let pens: Vec<Pen> = census().into_iter().filter(|pen| status.children.contains(&pen.id)).collect();
     if json {
@@ -127,7 +149,7 @@ fn status(json: bool) -> ExitCode {
             "running": true, "pid": status.pid, "version": status.version, "age": status.age,
             "stopping": status.stopping, "children": children,
         });
-        return terminal::print(format!("{object:#}\n").as_bytes());
+        return terminal::print_json(&object);
     }
     let age = span(Duration::from_millis(status.age));
     let sessions: usize = pens.iter().map(leases).sum();
@@ -171,28 +193,85 @@ fn as_json(pen: &Pen) -> Option<serde_json::Value> {
 
 fn stop(again: bool) -> ExitCode {
     let Some(socket) = find_broker() else { return nobody(false) };
-    // Over one connection, and before it is asked: another broker may take its place at any moment, and the number may be anybody's once
-    // it has left.
-    let handle = local::caller(socket.as_fd()).ok().and_then(|broker| Pidfd::open(broker.pid?).ok());
-    let stopped = match ask_over(socket, &Request::Stop { again }) {
-        Err(error) => return no_answer(&error),
-        Ok(status) => status,
+    let broker = broker_at(&socket);
+    let stewards = stewards_of(broker);
+    if let Some(handle) = broker.filter(|_| is_stopped(broker)).and_then(Identity::open) {
+        // It has to hear this, and to end its children itself, as they were promised.
+        handle.send(Signal::CONT).ok();
+    }
+    let answer = if is_stopped(broker) { None } else { Some(ask_over(socket, &Request::Stop { again })) };
+    if let Some(Err(error)) = &answer {
+        return no_answer(error);
+    }
+    let mut waiting = Waiting { since: Instant::now(), shown: false };
+    // A broker ends its stewards itself, unless it has to be killed.
+    let keepers = stewards.iter().filter_map(|(_, steward)| *steward).chain(broker).map(Standstill::of);
+    waiting.until_ended(keepers.collect(), |who| match who.open().filter(|_| Some(who) == broker) {
+        Some(broker) => drop(broker.send(Signal::KILL)),
+        None => end_stopped_steward(who),
+    });
+    while stewards.iter().any(|(pen, _)| pen.is_there()) {
+        waiting.look_again(&[]);
+    }
+    waiting.is_over();
+    let known = broker.map_or(0, |broker| broker.pid.as_raw_nonzero().get());
+    let (pid, children) = match answer {
+        Some(Ok(status)) => (status.pid, status.children.len()),
+        _ => (known, stewards.len()),
     };
-    let since = Instant::now();
-    let mut shown = false;
-    while let Some(handle) = handle.as_ref().filter(|handle| handle.has_ended().is_ok_and(|ended| !ended)) {
-        wait(&[(handle.as_fd(), Until::Readable)], Some(Duration::from_millis(500))).ok();
-        if terminal::is_live() && since.elapsed() > Duration::from_millis(400) {
-            shown = true;
-            terminal::write(format!("\rstopping, {:.0} s", since.elapsed().as_secs_f64()).as_bytes()).ok();
+    let what = if again { "sessions attach to another one" } else { "the next call of a session starts another one" };
+    terminal::print(format!("broker {pid} stopped, with {children} shared children; {what}\n").as_bytes())
+}
+
+/// What a broker keeps, as far as records tell, with the steward of each.
+fn stewards_of(broker: Option<Identity>) -> Vec<(Pen, Option<Identity>)> {
+    let Some(broker) = broker.map(Process::from) else { return Vec::new() };
+    let steward = |pen: Pen| {
+        let record =
+            pen.record.as_ref().ok().filter(|record| record.shared.is_some() && record.host == Some(broker))?;
+        let steward = record.front.identity();
+        Some((pen, steward))
+    };
+    census().into_iter().filter_map(steward).collect()
+}
+
+/// Waiting, with a person who may look on.
+struct Waiting {
+    since: Instant,
+    shown: bool,
+}
+
+impl Waiting {
+    /// Waits until all of these processes have ended. Calls `end` for a process that is proved to be stopped.
+    fn until_ended(&mut self, mut left: Vec<Standstill>, end: impl Fn(Identity)) {
+        loop {
+            left.retain(|standstill| standstill.who().is_alive());
+            let handles: Vec<_> = left.iter().filter_map(|standstill| standstill.who().open()).collect();
+            if handles.is_empty() {
+                return;
+            }
+            self.look_again(&handles);
+            for standstill in &mut left {
+                if standstill.look(Instant::now()) {
+                    end(standstill.who());
+                }
+            }
         }
     }
-    if shown {
-        terminal::write(b"\r\x1b[K").ok();
+
+    /// Waits until one of these has ended, or for a moment.
+    fn look_again(&mut self, handles: &[Pidfd]) {
+        let handles: Vec<_> = handles.iter().map(|handle| (handle.as_fd(), Until::Readable)).collect();
+        wait(&handles, Some(PACE)).ok();
+        if terminal::is_live() && self.since.elapsed() > Duration::from_millis(400) {
+            self.shown = true;
+            terminal::write(format!("\rstopping, {:.0} s", self.since.elapsed().as_secs_f64()).as_bytes()).ok();
+        }
     }
-    let what = if again { "sessions attach to another one" } else { "the next call of a session starts another one" };
-    terminal::print(
-        format!("broker {} stopped, with {} shared children; {what}\n", stopped.pid, stopped.children.len())
-            .as_bytes(),
-    )
+
+    fn is_over(&self) {
+        if self.shown {
+            terminal::write(b"\r\x1b[K").ok();
+        }
+    }
 }

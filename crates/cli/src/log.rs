@@ -4,6 +4,7 @@ use crate::exit::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nostray_registry::{Entry, Journal, Output, Place, Story};
+use nostray_sys::text::escaped_json;
 
 use crate::table::moment;
 use crate::terminal;
@@ -22,7 +23,7 @@ Examples:
   nostray log --since 2026-01-31T12:00:00Z --json | jq 'select(.event == \"stopping\")'
 
 JSON: a line each, with time (Unix time in milliseconds), id, event (started, ready, stopping, exited, killed, empty, swept,
-refused; of a supervised child also respawning, tripped, asleep, answering) and what belongs to it.")]
+unproved, refused; of a supervised child also respawning, tripped, asleep, answering) and what belongs to it.")]
 pub(crate) struct Args {
     /// Only this one, by id or the beginning of one
     #[arg(value_name = "ID")]
@@ -75,11 +76,11 @@ fn show(args: &Args, mut entries: Vec<Entry>) -> std::io::Result<()> {
     let mut text = String::new();
     for entry in &entries {
         if args.json {
-            text += &serde_json::to_string(entry).unwrap_or_default();
+            text += &(escaped_json(&serde_json::to_string(entry).unwrap_or_default()).into_owned() + "\n");
         } else {
-            text += &format!("{}  {}  {}", moment(entry.time), entry.id, in_words(&entry.story));
+            let story = in_words(&entry.story);
+            text += &terminal::line(&format_args!("{}  {}  {story}", moment(entry.time), entry.id));
         }
-        text.push('\n');
     }
     terminal::write(text.as_bytes())
 }
@@ -96,7 +97,7 @@ fn show_output(beginning: &str) -> ExitCode {
             output
                 .read()
                 .iter()
-                .map(|line| format!("{}  {}\n", moment(line.time), line.text))
+                .map(|line| terminal::line(&format_args!("{}  {}", moment(line.time), line.text)))
                 .collect::<String>()
                 .as_bytes(),
         ),
@@ -117,15 +118,15 @@ fn in_words(story: &Story) -> String {
         }
         Story::Ready { child: Some(child) } => format!("ready: child {child}"),
         Story::Ready { child: None } => "ready".to_owned(),
-        Story::Stopping(cause) => {
-            let sender = cause.sender.as_ref().map_or_else(String::new, |sender| format!(" ({sender})"));
-            format!("stopping: {}{sender}", cause.detail)
-        }
+        Story::Stopping(cause) => format!("stopping: {cause}"),
         Story::Exited { how, .. } => format!("the child {how}"),
         Story::Killed { processes } => format!("{processes} did not end when asked, and are killed"),
         Story::Empty => "nothing is left of it".to_owned(),
         Story::Swept { survivors, left: 0 } => format!("swept: {survivors} were left of it"),
         Story::Swept { survivors, left } => format!("swept: {survivors} were left of it, and {left} still are"),
+        Story::Unproved { candidates } => {
+            format!("not proved that nothing is left: {candidates} may be of it; `nostray sweep` names them")
+        }
         Story::Respawning { generation, pause, cause } => {
             let pause = humantime::format_duration(Duration::from_millis(*pause));
             format!("{cause}; number {generation} starts in {pause}")
@@ -138,6 +139,9 @@ fn in_words(story: &Story) -> String {
             format!("held by {front}{session}; {leases} in all")
         }
         Story::Detached { front, leases, why } => format!("let go by {front}: {why}; {leases} are left"),
+        Story::NeverRouted { by } => {
+            format!("--route-by {by} never matched: no message of the child has named a session there")
+        }
         Story::Apart { why } => format!("a child of its own for some sessions: {why}"),
         Story::Slot { slot, what } => format!("slot {slot}: {what}"),
         Story::Refused { why } => format!("refused: {why}"),

@@ -25,10 +25,14 @@ mod table;
 mod terminal;
 mod warm;
 
+use nostray_sys::descriptors::Room;
 use nostray_sys::signal::{self, Disposition, Signal};
 
 use args::{Cli, Command};
 use exit::ExitCode;
+
+/// So many files a command that looks at records and processes opens at most, beside handles on those that it waits for.
+const FILES: u64 = 8;
 
 #[cfg(not(test))]
 nostray_sys::program!(program);
@@ -47,7 +51,14 @@ fn program() -> u8 {
         Ok(Cli { command }) => {
             // Whoever prints handles a closed pipe itself; `run` leaves the signal as the host gave it.
             signal::set_disposition(Signal::PIPE, Disposition::Ignored).ok();
-            for_people(command)
+            match nostray_pen::has_room(Room::now(), FILES) {
+                Ok(()) => for_people(command),
+                // With too few, some would be taken for not there.
+                Err(error) => {
+                    terminal::complain(&error);
+                    ExitCode::from(nostray_pen::OWN_FAILURE)
+                }
+            }
         }
         Err(code) => code,
     };

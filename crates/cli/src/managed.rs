@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use nostray_pen::{Ready, Spec};
 use nostray_registry::Passport;
-use nostray_supervise::{Backoff, Keeping, MAX_FAILURES, Options, Policy, Rate, Settings};
+use nostray_supervise::{Backoff, Keeping, MAX_FAILURES, Options, Policy, Rate, Replay, Settings};
 
 use crate::args::positive_duration;
 
@@ -41,7 +41,7 @@ pub(crate) struct ManagedArgs {
     /// design all that speak MCP of 2026-07-28 or later. Not safe for one that holds a browser, a login, a shell, or a document
     /// that is being edited; nor for one that notifies the host of something by itself, since nobody does while it sleeps. The
     /// handshake, log level and subscriptions are told to the new child. It sleeps only when no call is in flight and it has not
-    /// asked its client anything back.
+    /// asked its client anything back. Pings and log levels are no calls, and neither are lists that --lazy knows.
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) hibernate: Option<Duration>,
 
@@ -88,8 +88,12 @@ pub(crate) struct ManagedArgs {
     pub(crate) protocol: Option<Protocol>,
 
     /// Tell every new child again what the host said with this method; may be given several times
-    #[arg(long, value_name = "METHOD")]
-    pub(crate) replay: Vec<String>,
+    ///
+    /// With session.open=session.close@params.sessionId, a new child is told of each session that is open: the last session.open with
+    /// that value at params.sessionId, unless a session.close with the same value followed. So many can be open at a time: 1024. The
+    /// next one is answered with an error.
+    #[arg(long, value_name = "OPEN[=CLOSE@PATH]")]
+    pub(crate) replay: Vec<Replay>,
 
     /// The longest line that is passed on [default: 64M]
     ///

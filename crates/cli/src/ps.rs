@@ -2,9 +2,10 @@
 
 use crate::exit::ExitCode;
 
-use nostray_registry::{Entry, Journal, Pen, Place, Record, Story, Unreadable, census};
-use nostray_sys::proc::describe;
+use nostray_registry::{Entry, Journal, Pen, Place, Record, Story, Unreadable, census, describe};
+use nostray_sys::identity::Identity;
 use nostray_sys::process::Pid;
+use nostray_sys::text::escaped_json;
 use serde_json::{Value, json};
 
 use crate::selection::Selection;
@@ -15,7 +16,8 @@ use crate::terminal;
 ///
 /// One line for each: its state and since when, who started it, its session, and what the whole tree uses: processes,
 /// memory (each process's proportional share), open files and processor time. `orphaned` means that all of nostray's own
-/// processes were killed; `nostray sweep` ends what is left.
+/// processes were killed; `nostray sweep` ends what is left. `unproved` means the same, and that processes which it has not
+/// touched may be of it or not; --tree and `nostray sweep` name them. `frozen` means that all of nostray's own are stopped.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -47,22 +49,22 @@ Examples:
   nostray ps --json | jq '.pens[] | select(.memory > 500000000) | .id'
 
 JSON: {\"version\": 1, \"pens\": [...], \"unreadable\": [{\"id\", \"why\"}], \"ended\": [...] (with --all)}. A pen has: id, state
-(starting, ready, stopping, orphaned; of a supervised child also asleep, backing-off, tripped), reason (of stopping,
+(starting, ready, stopping, orphaned, unproved, frozen; of a supervised child also asleep, backing-off, tripped), reason (of stopping,
 backing-off, tripped), status (what the child says of itself with --ready-notify), generation (how many children there have been; null unless supervised), restarts (one less), shared (of a shared child: key,
-because, and leases, each {\"front\", \"session\", \"labels\", \"since\"}; otherwise null), since and started (Unix time in milliseconds), command, cwd,
+any_dir if set, because (why it is not shared with another one), and leases, each {\"front\", \"session\", \"labels\", \"since\"}; otherwise null), since and started (Unix time in milliseconds), command, cwd,
 session, labels, host, front, spare, guard, child (each {\"pid\", \"start\"} or null; start is in kernel ticks since boot), tier
-(cgroup, pid-namespace, subreaper; none without a child), eof_grace and term_grace (milliseconds), processes, memory (bytes), open_files, cpu
+(cgroup, pid-namespace, subreaper; none without a child), candidates (of unproved: processes that may be of it, like host), eof_grace and term_grace (milliseconds), processes, memory (bytes), open_files, cpu
 (milliseconds), tree (each {\"pid\", \"parent\", \"command\"}). Fields may be added; these stay.";
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     let pens: Vec<Pen> = census().into_iter().filter(|pen| args.selection.includes(pen)).collect();
     let text = if args.quiet {
-        pens.iter().map(|pen| format!("{}\n", pen.id)).collect()
+        pens.iter().map(|pen| terminal::line(&pen.id)).collect()
     } else if args.json {
         let object = as_json(&pens, args.all.then(ended));
-        format!("{object:#}\n")
+        escaped_json(&format!("{object:#}\n")).into_owned()
     } else {
-        let mut text = as_table(&pens, args.tree);
+        let mut text = as_table(&pens, args.tree) + &apart(&pens);
         if args.all {
             text += &ended_table(&ended());
         }
@@ -91,7 +93,9 @@ pub(crate) fn explain(why: &Unreadable) -> String {
 
 fn state(pen: &Pen) -> String {
     match &pen.record {
+        Ok(record) if !pen.owner_alive && !record.candidates.is_empty() => "unproved".to_owned(),
         _ if !pen.owner_alive => "orphaned".to_owned(),
+        Ok(_) if pen.is_frozen() => "frozen".to_owned(),
         Ok(record) => record.state.word().to_owned(),
         Err(_) => "unreadable".to_owned(),
     }
@@ -134,6 +138,11 @@ fn as_table(pens: &[Pen], with_tree: bool) -> String {
                 cells.push(format!("┌ held by {session} ({}) for {}", lease.front.pid, span(ago(lease.since))));
                 table.row(cells);
             }
+            for candidate in candidates(record) {
+                let mut cells = blank();
+                cells.push(format!("? {} {} may be of it", candidate.pid, describe(candidate.pid)));
+                table.row(cells);
+            }
             for (depth, stat) in with_depth(pen) {
                 let mut cells = blank();
                 cells.push(format!("{}└ {} {}", "  ".repeat(depth), stat.pid, describe(stat.pid)));
@@ -142,6 +151,26 @@ fn as_table(pens: &[Pen], with_tree: bool) -> String {
         }
     }
     table.render(terminal::width())
+}
+
+/// Those of which it is not proved whether they are left of it.
+fn candidates(record: &Record) -> Vec<Identity> {
+    let all = record.candidates.iter().copied().filter_map(nostray_registry::Process::identity);
+    all.filter(|who| who.is_alive()).collect()
+}
+
+/// Why there is more than one shared child of a command.
+fn apart(pens: &[Pen]) -> String {
+    let shared = |pen: &Pen| Some((pen.id.clone(), pen.record.as_ref().ok()?.clone()));
+    let shared: Vec<_> = pens.iter().filter_map(shared).filter(|(_, record)| record.shared.is_some()).collect();
+    let has_company = |id: &str, record: &Record| {
+        shared.iter().any(|(other, there)| other != id && there.command == record.command)
+    };
+    let line = |(id, record): &(String, Record)| {
+        let why = record.shared.as_ref()?.because.as_ref().filter(|_| has_company(id, record))?;
+        Some(format!("{id} is a child of its own: {why}\n"))
+    };
+    shared.iter().filter_map(line).collect()
 }
 
 /// Whose it is: of a shared one, how many hold it, and the name that it is shared by.
@@ -195,7 +224,7 @@ fn as_json(pens: &[Pen], ended: Option<Vec<Ended>>) -> Value {
                     json!({
                         "id": pen.id, "state": state(pen), "reason": reason, "generation": record.generation,
                         "restarts": record.generation.map(|generation| generation.saturating_sub(1)), "shared": record.shared,
-                        "slot": record.slot, "status": record.status,
+                        "slot": record.slot, "status": record.status, "candidates": record.candidates,
                         "since": record.since,
                         "started": record.started, "command": record.command, "cwd": record.cwd,
                         "session": record.session, "labels": record.labels, "host": record.host, "front": record.front,

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use nostray_pen::{Order, give_order};
+use nostray_pen::Order;
 use nostray_registry::{Pen, Process, Record, State, census};
 use nostray_sys::identity::Identity;
 use nostray_sys::poll::{Until, wait};
@@ -75,7 +75,8 @@ fn restart(pen: &Pen, patience: Duration) -> Result<(), String> {
         return Ok(());
     }
     let before = record.generation;
-    give_order(&keeper, Order::Restart).map_err(|error| not(&format!("it could not be asked: {error}")))?;
+    let sent = nostray_pen::send(&keeper, Order::Restart, record.takes());
+    sent.map_err(|error| not(&format!("it could not be asked: {error}")))?;
     let since = Instant::now();
     loop {
         let ended = wait(&[(keeper.as_fd(), Until::Readable)], Some(Duration::from_millis(20))).unwrap_or_default();

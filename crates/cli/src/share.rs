@@ -4,25 +4,32 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use nostray_pen::{Graces, Isolation, MARK, OWN_FAILURE, Spec};
-use nostray_registry::Passport;
+use nostray_pen::{Graces, Isolation, MARK, OWN_FAILURE, PenId, Spec};
+use nostray_registry::{Passport, RecordKeeper};
 use nostray_supervise::link::{Attach, Bytes, SLOT_KEY, Share, SlotWish, Wish};
-use nostray_sys::descriptors::write_to_stderr_at_once;
+use nostray_sys::descriptors::{stdin_has_something_to_say, write_to_stderr_at_once};
 
 use crate::args::{Isolate, duration, label};
 use crate::exit::ExitCode;
 use crate::managed::{self, ManagedArgs};
 
+/// How long the input may be open and silent before the child is started for it. A host that probes a command (`node --version`)
+/// closes the input at once; a host that has a session writes at once. The child of a host that does neither is started then, since the
+/// host may wait for a word of the child.
+const FIRST_WORD: Duration = Duration::from_millis(500);
+
 /// Share one child between all sessions that want the same
 ///
 /// Each call is one session over its own stdin and stdout, and behaves as if it had the command to itself. All sessions with the
-/// same key use one child: by default the same command, arguments, directory and environment. The child is kept by a background
-/// process of yours that starts with the first session and leaves after the last one. A child that crashes is started again.
+/// same key use one child: by default the same command, arguments, directory and environment, without the variables that only name a
+/// session, a terminal, a window or a login. `nostray ps` and `nostray log` say why two are not shared. The child is kept by a
+/// background process of yours that starts with the first session and leaves after the last one. A child that crashes is started again.
 ///
 /// A session ends with its stdin, with this process, or with its host, whichever comes first. When nobody holds the child any more,
 /// it is kept for --linger and then ended with its whole tree, as `nostray run` would.
 ///
-/// What is said must be JSON-RPC lines, as MCP servers speak over stdio.
+/// What is said must be JSON-RPC lines, as MCP servers speak over stdio. Where there is no session, because stdin is a terminal or ends
+/// before a first message (`nostray share -- node --version </dev/null`), the command is run as with `nostray run`.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ShareArgs {
@@ -34,12 +41,21 @@ pub(crate) struct ShareArgs {
 
     /// Of the environment, only these variables decide who shares a child; none with an empty list
     ///
-    /// By default all do, but for those that say where a session was called from (PWD, SHLVL, TMUX, SSH_TTY, WINDOWID and the like).
-    /// The child has the environment of the session that came first.
+    /// By default all do, but for those that name a session, a terminal, a window or a login (CLAUDE_CODE_SESSION_ID, OPENCODE_PID,
+    /// XDG_SESSION_ID, TMUX_PANE, SSH_TTY, WINDOWID, PWD and the like). The child has the environment of the session that came first.
     #[arg(long, value_name = "A,B", value_delimiter = ',', conflicts_with = "key")]
     pub(crate) share_env: Option<Vec<String>>,
 
-    /// How long the child is kept after the last session has ended
+    /// Share with sessions of other directories, too: the server does not care where it runs
+    ///
+    /// The child runs in the directory of the session that came first.
+    #[arg(long, conflicts_with = "key")]
+    pub(crate) any_dir: bool,
+
+    /// How long the child is kept after the last session has ended (0s: not at all)
+    ///
+    /// A child that is still starting then is kept until its first answer, and from then on for this long: so a host that loses patience
+    /// and tries again finds the start that it began. At most for --start-timeout, or two minutes.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) linger: Duration,
 
@@ -47,17 +63,23 @@ pub(crate) struct ShareArgs {
     #[arg(long)]
     pub(crate) require_share: bool,
 
-    /// When the child ends by itself, so do its sessions
+    /// When the child ends by itself, or with the process that keeps it, so do its sessions
     #[arg(long, conflicts_with_all = ["respawn", "backoff", "max_failures"])]
     pub(crate) no_respawn: bool,
 
     /// Who is asked when the child asks something and it is not certain whom
+    ///
+    /// Certain is the session that --route-by names, the only session, or the only session with a call in flight. After a restart of
+    /// a child with --protocol jsonrpc, the latter holds once every session is back.
     #[arg(long, value_name = "WHOM", default_value = "certain")]
     pub(crate) reverse: Reverse,
 
-    /// With --protocol jsonrpc: the member of a message that says whose it is, like params.sessionId
-    #[arg(long, value_name = "PATH", value_parser = path)]
-    pub(crate) route_by: Option<Path>,
+    /// With --protocol jsonrpc: the members of a message that say whose it is, like params.sessionId,params.payload.sessionId
+    ///
+    /// What the child asks and tells goes to the session that was the first to use the same value, under any of these paths. If a
+    /// message has several, the first path that names a session decides. `nostray log` says if none ever did.
+    #[arg(long, value_name = "PATH,PATH", value_delimiter = ',', value_parser = path)]
+    pub(crate) route_by: Vec<Path>,
 
     /// Time from the end of its input to SIGTERM (0s: at once)
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
@@ -75,7 +97,8 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "WHAT")]
     pub(crate) isolate: Option<Isolate>,
 
-    /// The name of this session, by which `ps` and `stop` find it
+    /// The name of this session, by which `ps` and `stop` find it [default: what the host says in its environment, like
+    /// CLAUDE_CODE_SESSION_ID]
     #[arg(long, value_name = "KEY")]
     pub(crate) session: Option<String>,
 
@@ -98,8 +121,8 @@ pub(crate) struct ShareArgs {
 /// Who is asked when the child asks something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Reverse {
-    /// The session that it certainly belongs to. If that is not certain, the child gets an error, and from then on sessions take
-    /// turns, so that it is
+    /// None: the child gets an error. If that is because several sessions have calls in flight, they take turns from then on; with
+    /// nothing in flight it is never certain
     Certain,
     /// The newest session, and the next one if that ends: for protocols in which any session may answer
     Newest,
@@ -112,7 +135,7 @@ pub(crate) struct Path(Vec<String>);
 fn path(text: &str) -> Result<Path, String> {
     let members: Vec<String> = text.split('.').map(str::to_owned).collect();
     if members.iter().any(String::is_empty) {
-        return Err("write it like params.sessionId".to_owned());
+        return Err("write it like params.sessionId,params.payload.sessionId".to_owned());
     }
     Ok(Path(members))
 }
@@ -128,18 +151,22 @@ Examples:
   nostray share --share-env API_KEY,REGION -- some-server
       Sessions with the same key and region share one, whatever else is in their environment.
 
+  nostray share --any-dir -- some-server
+      Sessions of all directories share one.
+
   nostray share --hibernate 10m --max-memory 500M -- uvx some-server
       It sleeps when nobody calls, and is started anew when it has grown too large.
 
-  nostray share --protocol jsonrpc --route-by params.sessionId --replay session.open -- memory-bridge
-      A bridge that is no MCP server, with sessions of its own.
+  nostray share --protocol jsonrpc --route-by params.sessionId --replay session.open=session.close@params.sessionId -- memory-bridge
+      A bridge that is no MCP server, with sessions of its own: a new one is told which are open.
 
   nostray ps; nostray restart memory; nostray broker status
       Who holds what; start one anew; how the background process is.
 
 Exit codes:
   0 when the session's input has ended; 128+n if signal n ended it; the child's own if it ended for good (--no-respawn, or
-  `nostray stop`); 127 or 126 if its program cannot be executed; 125 if nostray itself failed, or --require-share could not be met.";
+  `nostray stop`); 127 or 126 if its program cannot be executed; 125 if nostray itself failed, --require-share could not be met, or
+  the process that kept the child was killed (--no-respawn).";
 
 pub(crate) fn run(args: ShareArgs) -> ExitCode {
     if args.managed.warm {
@@ -148,7 +175,7 @@ pub(crate) fn run(args: ShareArgs) -> ExitCode {
         );
         return ExitCode::from(OWN_FAILURE);
     }
-    if args.route_by.is_some() && args.managed.protocol != Some(managed::Protocol::Jsonrpc) {
+    if !args.route_by.is_empty() && args.managed.protocol != Some(managed::Protocol::Jsonrpc) {
         write_to_stderr_at_once(
             "nostray: --route-by is for --protocol jsonrpc; MCP says itself whose a message is\n",
         );
@@ -168,7 +195,12 @@ pub(crate) fn run(args: ShareArgs) -> ExitCode {
         die_with: args.die_with,
         ..Spec::new(args.command.clone())
     };
-    let passport = Passport { session: args.session.clone(), labels: labels.clone(), slot: None, sweep: true };
+    let session = args.session.or_else(|| nostray_broker::session_named_by_host(|name| std::env::var_os(name)));
+    let passport = Passport { session: session.clone(), labels: labels.clone(), slot: None, sweep: true };
+    // A slot is for a child that must be alone, so none is started beside the shared one.
+    if args.slot.is_none() && !stdin_has_something_to_say(FIRST_WORD) {
+        return end_with(nostray_pen::run(&spec, PenId::new(), Box::new(RecordKeeper::new(passport))));
+    }
     let mut options = args.managed.options(spec, passport);
     options.settings.policy.respawn = !args.no_respawn;
     let policy = &options.settings.policy;
@@ -187,7 +219,7 @@ pub(crate) fn run(args: ShareArgs) -> ExitCode {
         max_line: options.keeping.max_line,
         plain: options.settings.protocol == nostray_supervise::Protocol::JsonRpc,
         reverse_newest: args.reverse == Reverse::Newest,
-        route_by: args.route_by.map(|path| path.0),
+        route_by: args.route_by.into_iter().map(|path| path.0).collect(),
         slot: args.slot,
     };
     let cwd = match std::env::current_dir() {
@@ -201,6 +233,7 @@ pub(crate) fn run(args: ShareArgs) -> ExitCode {
     let attach = Attach {
         command: args.command.iter().map(bytes).collect(),
         cwd: Bytes(cwd.into_os_string()),
+        any_dir: args.any_dir,
         environment: std::env::vars_os()
             .filter(|(name, _)| name != MARK)
             .map(|(name, value)| (Bytes(name), Bytes(value)))
@@ -210,13 +243,17 @@ pub(crate) fn run(args: ShareArgs) -> ExitCode {
         variant: None,
         because: None,
         host: None,
-        session: args.session,
+        session,
         labels,
         linger: milliseconds(args.linger),
         wish,
     };
     options.share = Some(Share { attach, required: args.require_share });
-    match nostray_supervise::run(options) {
+    end_with(nostray_supervise::run(options))
+}
+
+fn end_with(ended: Result<u8, nostray_pen::Error>) -> ExitCode {
+    match ended {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             write_to_stderr_at_once(&format!("nostray: {error}\n"));

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use clap::Subcommand;
 use nostray_pen::Ask;
 use nostray_slot::{Kind, Name, Slot, Tenure, slot, slots};
+use nostray_sys::text::escaped;
 use serde_json::{Value, json};
 
 use crate::exit::ExitCode;
@@ -90,7 +91,7 @@ fn list(all: bool, as_json: bool) -> Result<ExitCode, String> {
     slots.retain(|slot| all || slot.is_taken || !slot.waiting.is_empty());
     let text = if as_json {
         let slots: Vec<Value> = slots.iter().map(in_json).collect();
-        format!("{:#}\n", json!({ "version": 1, "slots": slots }))
+        return Ok(terminal::print_json(&json!({ "version": 1, "slots": slots })));
     } else {
         let mut table = Table::new(&["SLOT", "STATE", "FOR", "HOLDER", "HELD", "WAITING", "COMMAND"]);
         for slot in &slots {
@@ -142,12 +143,12 @@ fn in_json(slot: &Slot) -> Value {
 
 fn show(slot: &Slot, as_json: bool) -> ExitCode {
     if as_json {
-        return terminal::print(format!("{:#}\n", in_json(slot)).as_bytes());
+        return terminal::print_json(&in_json(slot));
     }
     let mut text = format!("slot {}: {}\n", slot.name, state(slot));
     if let Some(record) = &slot.holder {
         let reason = match &record.state {
-            nostray_registry::State::Stopping { reason } => format!(" ({reason})"),
+            nostray_registry::State::Stopping { reason } => format!(" ({})", escaped(reason)),
             _ => String::new(),
         };
         let pid = |process: Option<nostray_registry::Process>| {
@@ -159,7 +160,7 @@ fn show(slot: &Slot, as_json: bool) -> ExitCode {
             span(ago(record.started)),
             record.state.word(),
             span(ago(record.since)),
-            record.command.join(" "),
+            escaped(&record.command.join(" ")),
             pid(record.child),
             pid(record.guard),
             record.front.pid,
@@ -173,10 +174,10 @@ fn show(slot: &Slot, as_json: bool) -> ExitCode {
         let head = if at == 0 { "waiting" } else { "" };
         text += &format!(
             "  {head:<9} {} (process {}) {what} for {}: {}\n",
-            who.id,
+            escaped(&who.id),
             who.process.pid,
             span(ago(who.since)),
-            who.command.join(" ")
+            escaped(&who.command.join(" "))
         );
     }
     let mut table = Table::new(&["HISTORY", "TAKEN", "READY AFTER", "HELD", "WHY IT ENDED"]);
@@ -204,8 +205,6 @@ fn row(tenure: &Tenure) -> Vec<String> {
 
 /// How long a holder may take beyond what it was promised.
 const MARGIN: Duration = Duration::from_secs(15);
-/// How soon somebody is asked again who should have ended at once.
-const AGAIN: Duration = Duration::from_secs(1);
 
 fn release(slot: &Slot, now: bool) -> Result<ExitCode, String> {
     let name = &slot.name;
@@ -221,7 +220,7 @@ fn release(slot: &Slot, now: bool) -> Result<ExitCode, String> {
     }
     let begun = Instant::now();
     let patience = Duration::from_millis(holder.eof_grace.saturating_add(holder.term_grace)) + MARGIN;
-    let (mut shown, mut asked) = (false, begun);
+    let mut shown = false;
     // Whoever gets the slot next may have it before we look again, so it counts who has it. That the holder has ended is written
     // down a moment before its lock is free, and says too little for whoever comes next.
     while let Some(still) = self::slot(name).map_err(|error| error.to_string())?
@@ -232,19 +231,13 @@ fn release(slot: &Slot, now: bool) -> Result<ExitCode, String> {
             if last.ended.is_some() {
                 break; // nothing is left of it; whoever has the lock comes to a halt before it says who it is
             }
-            return Err(format!(
-                "{} still holds slot {name} after {}; try `nostray slot release --now {name}`",
-                holder.id,
-                span(begun.elapsed())
-            ));
+            let next = if now { format!("stop --now {}", holder.id) } else { format!("slot release --now {name}") };
+            let since = span(begun.elapsed());
+            return Err(format!("{} still holds slot {name} after {since}; try `nostray {next}`", holder.id));
         }
         if terminal::is_live() {
             shown = true;
             terminal::write(format!("\r{}  stopping, {}", holder.id, span(begun.elapsed())).as_bytes()).ok();
-        }
-        // Of two requests that wait to be heard the kernel keeps the first one, and that may have been a more patient one.
-        if now && asked.elapsed() >= AGAIN && slot.ask(Ask::StopNow) {
-            asked = Instant::now();
         }
         // A lock has no event that a stranger could wait for.
         std::thread::sleep(Duration::from_millis(20));

@@ -37,7 +37,7 @@ pub(crate) struct SlotArgs {
     #[arg(long, value_name = "TIME", requires = "slot", value_parser = positive_duration)]
     pub(crate) wait_timeout: Option<Duration>,
 
-    /// With --if-taken replace: if it changed hands more often than this without anybody being ready, only wait [default: 3/1m]
+    /// With --if-taken replace: if it changed hands more often than this, whether or not a child was ready, only wait [default: 3/1m]
     #[arg(long, value_name = "N/TIME", requires = "slot")]
     pub(crate) max_handovers: Option<Rate>,
 }
@@ -116,12 +116,13 @@ pub(crate) fn share(args: RunArgs) -> ExitCode {
     crate::share::run(ShareArgs {
         key: slot.as_ref().map(|slot| format!("{SLOT_KEY}{}", slot.name)),
         share_env: None,
+        any_dir: false,
         linger: LINGER,
         // One of its own would need the slot that the shared one has.
         require_share: true,
         no_respawn: false,
         reverse: Reverse::Certain,
-        route_by: None,
+        route_by: Vec::new(),
         eof_grace: args.eof_grace,
         term_grace: args.term_grace,
         die_with: args.die_with,

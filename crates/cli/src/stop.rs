@@ -4,9 +4,9 @@ use crate::exit::ExitCode;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use nostray_pen::Ask;
+use nostray_pen::{Ask, Takes};
 use nostray_registry::{Journal, Pen, Story, census};
-use nostray_sys::Pidfd;
+use nostray_sys::Signal;
 use nostray_sys::identity::Identity;
 use nostray_sys::poll::{Until, wait};
 
@@ -16,8 +16,8 @@ use crate::terminal;
 /// End children, with their whole trees
 ///
 /// Each is ended by its own guard, as when its host ends: SIGTERM to every process, the grace that it was started with,
-/// SIGKILL. Waits until nothing is left and says how each of them ended. Exits with 1 if there was nothing to stop, or
-/// something did not end.
+/// SIGKILL. Waits until nothing is left and says how each of them ended. One whose guards are stopped, by whatever stops them, is
+/// ended from outside. Exits with 1 if there was nothing to stop, or something did not end.
 ///
 /// Of a shared child, `--session` and `--label` end the sessions that they name; the child goes with the last one. Named by its id,
 /// the child is ended with all its sessions.
@@ -52,10 +52,8 @@ impl Args {
     }
 }
 
-/// How long a pen may take beyond what it was promised.
+/// How long a session may take to let go of a child.
 const MARGIN: Duration = Duration::from_secs(15);
-/// How soon somebody is asked again who should have ended at once.
-const AGAIN: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     let pens = match chosen(args, census()) {
@@ -78,22 +76,22 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     for pen in &shared {
         failed |= !end_leases(pen, args);
     }
-    let asked: Vec<_> = pens.iter().map(|pen| (pen, Instant::now(), handles(pen), pen.ask(args.ask()))).collect();
-    for (pen, since, handles, was_asked) in asked {
+    let asked: Vec<_> = pens.iter().map(|pen| (pen, Instant::now(), pen.ask(args.ask()))).collect();
+    for (pen, since, was_asked) in asked {
         let text = if !pen.owner_alive {
             failed = true;
-            "its owner is dead; `nostray sweep` ends what is left".to_owned()
+            dead_owner(pen)
         } else if !was_asked {
             failed = true;
             "it could not be asked".to_owned()
-        } else if ended(pen, handles, since, args.now) {
+        } else if ended(pen, since, args.ask()) {
             format!("{} after {:.1} s", how_it_ended(pen), since.elapsed().as_secs_f64())
         } else {
             failed = true;
-            format!("still there after {:.0} s; try `nostray stop --now {}`", since.elapsed().as_secs_f64(), pen.id)
+            still_there(pen, since, args.now)
         };
         let command = pen.record.as_ref().map_or_else(|_| String::new(), |record| record.command.join(" "));
-        terminal::print(format!("{}  {text}  ({command})\n", pen.id).as_bytes());
+        terminal::print(terminal::line(&format_args!("{}  {text}  ({command})", pen.id)).as_bytes());
     }
     if failed { ExitCode::from(1) } else { ExitCode::SUCCESS }
 }
@@ -104,13 +102,16 @@ fn end_leases(pen: &Pen, args: &Args) -> bool {
     let mut all_ended = true;
     for lease in args.selection.leases(record) {
         let Some(front) = lease.front.identity().and_then(Identity::open) else { continue };
-        let asked = nostray_pen::ask(&front, args.ask()).is_ok();
+        // It may be of another version than its steward, and lets go in the same way whatever it is asked for.
+        let asked = nostray_pen::send(&front, args.ask(), Takes::Terms).is_ok();
+        front.send(Signal::CONT).ok(); // a stopped front would not hear of it
         let ended = asked && wait(&[(front.as_fd(), Until::Readable)], Some(MARGIN)).is_ok_and(|ended| ended[0]);
         all_ended &= ended;
         let name = lease.session.clone().unwrap_or_default();
         let text = if ended { "let go of it" } else { "has not let go of it" };
         let command = record.command.join(" ");
-        terminal::print(format!("{}  session {name} ({}) {text}  ({command})\n", pen.id, lease.front.pid).as_bytes());
+        let said = format!("{}  session {name} ({}) {text}  ({command})", pen.id, lease.front.pid);
+        terminal::print(terminal::line(&said).as_bytes());
     }
     all_ended
 }
@@ -131,36 +132,37 @@ fn chosen(args: &Args, all: Vec<Pen>) -> Result<Vec<Pen>, String> {
     Ok(all.into_iter().filter(is_meant).collect())
 }
 
-/// Handles on those whose end is the end of the pen.
-fn handles(pen: &Pen) -> Vec<Pidfd> {
-    let keepers = pen.record.as_ref().map(nostray_registry::Record::keepers).unwrap_or_default();
-    keepers.into_iter().filter_map(Identity::open).collect()
-}
-
 /// Waits for the end of a pen, and shows on a terminal that it does.
-fn ended(pen: &Pen, mut handles: Vec<Pidfd>, since: Instant, now: bool) -> bool {
-    let promised = pen.record.as_ref().map_or(0, |record| record.term_grace);
-    let deadline = since + Duration::from_millis(promised) + MARGIN;
-    let (mut shown, mut asked) = (false, since);
-    while !handles.is_empty() && Instant::now() < deadline {
-        let events: Vec<_> = handles.iter().map(|handle| (handle.as_fd(), Until::Readable)).collect();
-        let ended = wait(&events, Some(Duration::from_millis(500))).unwrap_or_default();
-        let mut ended = ended.into_iter();
-        handles.retain(|_| !ended.next().unwrap_or(false));
-        // Of two requests that wait to be heard the kernel keeps the first one, and that may have been a more patient one.
-        if now && !handles.is_empty() && asked.elapsed() >= AGAIN && pen.ask(Ask::StopNow) {
-            asked = Instant::now();
-        }
-        if terminal::is_live() && !handles.is_empty() {
+fn ended(pen: &Pen, since: Instant, ask: Ask) -> bool {
+    let mut shown = false;
+    let ended = pen.see_to_its_end(ask, since, &mut || {
+        if terminal::is_live() {
             shown = true;
             let line = format!("\r{}  stopping, {:.0} s", pen.id, since.elapsed().as_secs_f64());
             terminal::write(line.as_bytes()).ok();
         }
-    }
+    });
     if shown {
         terminal::write(b"\r\x1b[K").ok();
     }
-    handles.is_empty() || !pen.is_there()
+    ended
+}
+
+/// What to do about a pen that nothing keeps any more.
+fn dead_owner(pen: &Pen) -> String {
+    if pen.record.as_ref().is_ok_and(|record| !record.candidates.is_empty()) {
+        return "its owner is dead, and it is not proved that nothing is left; `nostray sweep` tells what may be"
+            .to_owned();
+    }
+    "its owner is dead; `nostray sweep` ends what is left".to_owned()
+}
+
+/// What is there of a pen that has not ended, and what to do.
+fn still_there(pen: &Pen, since: Instant, now: bool) -> String {
+    let left: Vec<_> = pen.who_is_left().iter().map(|one| format!("{} ({})", one.process.pid, one.command)).collect();
+    let left = if left.is_empty() { String::new() } else { format!(": {}", left.join(", ")) };
+    let next = if now { String::new() } else { format!("; try `nostray stop --now {}`", pen.id) };
+    format!("still there after {:.0} s{left}{next}", since.elapsed().as_secs_f64())
 }
 
 /// What the journal says of a pen's end.

@@ -2,25 +2,35 @@
 
 use crate::exit::ExitCode;
 
-use nostray_registry::{Outcome, Policy, Swept, sweep};
+use nostray_registry::{Found, Outcome, Policy, Swept, census, sweep};
+use nostray_sys::proc::age_of;
 use serde_json::{Value, json};
 
-use crate::{ps, terminal};
+use crate::ps;
+use crate::table::span;
+use crate::terminal::{self, line};
 
 /// End what is left of children whose guards were killed, and nothing else
 ///
 /// Acts on records whose lock is free, which the kernel guarantees to mean that front, spare and guard are all gone. Says for
 /// each process that it finds on what evidence. Children that are guarded are never touched, unless --include-active says so.
-/// Every `nostray run` does this by itself, a moment after its start. Exits with 1 if something is left.
+/// Every `nostray run` does this by itself, a moment after its start. Exits with 1 if something is left, or may be.
+///
+/// Without a control group, a process that has cleared its environment cannot be told from a stranger. Where such a process may be
+/// left of a dead child, it is named and not touched, and the child stays on record (`unproved` in `nostray ps`) until it has ended.
+///
+/// A child whose front, spare and guard are all stopped is guarded by none of them, and is ended, too; but not by a `nostray run`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
   nostray sweep --dry-run
   nostray sweep
   nostray sweep --json
+  nostray sweep --forget k7f39q2x
 
 JSON: {\"version\": 1, \"swept\": [{\"id\", \"command\", \"outcome\", \"left\", \"survivors\": [{\"pid\", \"command\",
-\"evidence\"}]}]}; outcome is one of active, asked, clean, survivors, unreadable, elsewhere.")]
+\"evidence\"}], \"candidates\": [the same]}]}; outcome is one of active, asked, clean, survivors, unproved, frozen, unreadable,
+elsewhere.")]
 pub(crate) struct Args {
     /// Only look
     #[arg(short = 'n', long)]
@@ -30,27 +40,53 @@ pub(crate) struct Args {
     #[arg(long)]
     include_active: bool,
 
+    /// Drop the record of a child whose guards are dead, by id, whatever may be left of it; signals nothing
+    #[arg(long, value_name = "ID", conflicts_with_all = ["dry_run", "include_active", "json"])]
+    forget: Option<String>,
+
     /// Print a JSON object
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let policy = Policy { dry_run: args.dry_run, include_active: args.include_active, ..Policy::thorough() };
-    let swept = sweep(&policy);
-    let text = if args.json {
-        let all: Vec<Value> = swept.iter().map(as_json).collect();
-        format!("{:#}\n", json!({ "version": 1, "swept": all }))
-    } else {
-        as_text(&swept, args.dry_run)
+    if let Some(id) = &args.forget {
+        return forget(id);
+    }
+    let policy = Policy {
+        dry_run: args.dry_run,
+        include_active: args.include_active,
+        include_frozen: true,
+        ..Policy::thorough()
     };
-    let printed = terminal::print(text.as_bytes());
+    let swept = sweep(&policy);
+    let printed = if args.json {
+        let all: Vec<Value> = swept.iter().map(as_json).collect();
+        terminal::print_json(&json!({ "version": 1, "swept": all }))
+    } else {
+        terminal::print(as_text(&swept, args.dry_run).as_bytes())
+    };
     if swept.iter().any(|one| left(&one.outcome) > 0) { ExitCode::from(1) } else { printed }
+}
+
+/// By the whole id: what is forgotten is not found again.
+fn forget(id: &str) -> ExitCode {
+    let Some(pen) = census().into_iter().find(|pen| pen.id == id) else {
+        terminal::complain(&format_args!("there is no '{id}'; `nostray ps` shows what there is"));
+        return ExitCode::from(1);
+    };
+    if !nostray_registry::forget(&pen.place, id) {
+        terminal::complain(&format_args!("{id} is guarded, and stays on record; `nostray stop {id}` ends it"));
+        return ExitCode::from(1);
+    }
+    terminal::print(line(&format_args!("{id}  is on record no more; nothing was signalled")).as_bytes())
 }
 
 fn left(outcome: &Outcome) -> usize {
     match outcome {
         Outcome::Survivors { left, .. } => *left,
+        Outcome::Unproved { candidates, .. } => candidates.len(),
+        Outcome::Frozen { ended } => usize::from(!ended),
         _ => 0,
     }
 }
@@ -61,24 +97,26 @@ fn word(outcome: &Outcome) -> &'static str {
         Outcome::Asked => "asked",
         Outcome::Clean => "clean",
         Outcome::Survivors { .. } => "survivors",
+        Outcome::Unproved { .. } => "unproved",
+        Outcome::Frozen { .. } => "frozen",
         Outcome::Unreadable(_) => "unreadable",
         _ => "elsewhere",
     }
 }
 
 fn as_json(one: &Swept) -> Value {
-    let survivors: Vec<Value> = match &one.outcome {
-        Outcome::Survivors { found, .. } => found
-            .iter()
-            .map(|found| {
-                json!({ "pid": found.process.pid.as_raw_nonzero().get(), "command": found.command,
-                        "evidence": found.evidence.to_string() })
-            })
-            .collect(),
-        _ => Vec::new(),
+    let (found, candidates): (&[Found], &[Found]) = match &one.outcome {
+        Outcome::Survivors { found, .. } => (found, &[]),
+        Outcome::Unproved { found, candidates } => (found, candidates),
+        _ => (&[], &[]),
+    };
+    let in_json = |found: &Found| {
+        json!({ "pid": found.process.pid.as_raw_nonzero().get(), "command": found.command,
+                "evidence": found.evidence.to_string() })
     };
     json!({ "id": one.id, "command": one.command, "outcome": word(&one.outcome), "left": left(&one.outcome),
-            "survivors": survivors })
+            "survivors": found.iter().map(in_json).collect::<Vec<_>>(),
+            "candidates": candidates.iter().map(in_json).collect::<Vec<_>>() })
 }
 
 fn as_text(swept: &[Swept], dry_run: bool) -> String {
@@ -88,21 +126,48 @@ fn as_text(swept: &[Swept], dry_run: bool) -> String {
         let command = one.command.join(" ");
         match &one.outcome {
             Outcome::Active => active += 1,
-            Outcome::Asked => text += &format!("{}  was asked to stop  ({command})\n", one.id),
-            Outcome::Clean => text += &format!("{}  nobody was left of it  ({command})\n", one.id),
+            Outcome::Asked => text += &line(&format_args!("{}  was asked to stop  ({command})", one.id)),
+            Outcome::Clean => text += &line(&format_args!("{}  nobody was left of it  ({command})", one.id)),
             Outcome::Survivors { found, left } => {
                 let done = match (dry_run, left) {
                     (true, _) => "would be ended",
                     (false, 0) => "ended",
                     _ => "not all could be ended",
                 };
-                text += &format!("{}  {} left of it, {done}  ({command})\n", one.id, found.len());
+                text += &line(&format_args!("{}  {} left of it, {done}  ({command})", one.id, found.len()));
                 for found in found {
-                    text += &format!("    {}  {}: {}\n", found.process.pid, found.command, found.evidence);
+                    text += &line(&format_args!("    {}  {}: {}", found.process.pid, found.command, found.evidence));
                 }
             }
-            Outcome::Unreadable(why) => text += &format!("{}  {}\n", one.id, ps::explain(why)),
-            _ => text += &format!("{}  belongs to another pid namespace; sweep it there\n", one.id),
+            Outcome::Unproved { found, candidates } => {
+                text += &line(&format_args!(
+                    "{}  {} left of it, ended; {} may be of it, not proved, and not touched  ({command})",
+                    one.id,
+                    found.len(),
+                    candidates.len()
+                ));
+                for one in candidates {
+                    let age =
+                        age_of(one.process.start).map_or_else(String::new, |age| format!(", {} old", span(age)));
+                    text += &line(&format_args!("    {}  {}{age}: {}", one.process.pid, one.command, one.evidence));
+                }
+                let pids: Vec<_> = candidates.iter().map(|one| one.process.pid.to_string()).collect();
+                text += &line(&format_args!(
+                    "    if one is of it, end it (kill {}); if none is: nostray sweep --forget {}",
+                    pids.join(" "),
+                    one.id
+                ));
+            }
+            Outcome::Frozen { ended } => {
+                let done = match (dry_run, ended) {
+                    (true, _) => "would be ended",
+                    (false, true) => "ended",
+                    _ => "could not be ended",
+                };
+                text += &line(&format_args!("{}  all who guard it were stopped; {done}  ({command})", one.id));
+            }
+            Outcome::Unreadable(why) => text += &line(&format_args!("{}  {}", one.id, ps::explain(why))),
+            _ => text += &line(&format_args!("{}  belongs to another pid namespace; sweep it there", one.id)),
         }
     }
     text + &format!("{active} active, not touched\n")

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-/// Rows under headings. The last column takes what room is left on the line.
+use nostray_sys::text::escaped;
+
+/// Rows under headings, a line each whatever is in them. The last column takes what room is left on the line.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
 }
@@ -13,7 +15,7 @@ impl Table {
     }
 
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        self.rows.push(cells.iter().map(|cell| escaped(cell).into_owned()).collect());
     }
 
     /// As text, with the last column cut to the width of the terminal, if there is one.

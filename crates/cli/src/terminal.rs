@@ -3,10 +3,22 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-/// Says what went wrong, on standard error.
+use nostray_sys::text::{escaped, escaped_json};
+
+/// Says what went wrong, on standard error, in one line.
 pub(crate) fn complain(error: &dyn Display) {
     // If nobody listens there, the exit code still tells.
-    writeln!(io::stderr(), "nostray: {error}").ok();
+    writeln!(io::stderr(), "nostray: {}", escaped(&error.to_string())).ok();
+}
+
+/// A line that may quote what a child, a host or a user has said.
+pub(crate) fn line(text: &dyn Display) -> String {
+    escaped(&text.to_string()).into_owned() + "\n"
+}
+
+/// An object for scripts, which may be shown on a terminal all the same.
+pub(crate) fn print_json(object: &serde_json::Value) -> crate::exit::ExitCode {
+    print(escaped_json(&format!("{object:#}\n")).as_bytes())
 }
 
 /// Whether standard output is a terminal on which what was written can be written over.

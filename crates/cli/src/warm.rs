@@ -46,14 +46,16 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
         match asked {
             Ok(said) => {
                 known += 1;
-                terminal::print(format!("{version}: {said}\n").as_bytes());
+                terminal::print(terminal::line(&format_args!("{version}: {said}")).as_bytes());
             }
             // A server that cannot be started for one cannot be for the others.
             Err(why) if known == 0 && version != MODERN => {
                 failed = Some(why);
                 break;
             }
-            Err(why) => drop(terminal::print(format!("{version}: not known ({why})\n").as_bytes())),
+            Err(why) => {
+                terminal::print(terminal::line(&format_args!("{version}: not known ({why})")).as_bytes());
+            }
         }
     }
     match failed {

@@ -58,7 +58,7 @@ fn what_a_child_prints_that_is_no_message_is_kept_from_the_host_and_for_whoever_
     let printed = stage.printed();
     assert!(printed.contains("Welcome to server v1.2"), "{printed}");
     for line in garbage {
-        let shown = line.escape_debug().to_string();
+        let shown = nostray_sys::text::escaped(line).into_owned();
         assert!(printed.contains(&shown), "{shown} is not in:\n{printed}");
     }
     assert!(printed.contains("UTF-8"), "{printed}");
@@ -103,7 +103,7 @@ fn half_a_line_waits_for_its_other_half_and_dies_with_its_child() {
         assert_eq!(caller.answer(id)["error"]["code"], -32000);
     }
     caller.who();
-    assert!(stage.printed().contains("\\\"half"), "{}", stage.printed());
+    assert!(stage.printed().contains("\"half"), "{}", stage.printed());
     assert_eq!(caller.unasked(), Vec::<Value>::new());
     caller.end(&stage);
 }
@@ -417,4 +417,84 @@ fn without_a_place_for_it_garbage_is_dropped() {
     wait_until("it is said", || caller.errors().contains("not on record"));
     assert_eq!(caller.unasked(), Vec::<Value>::new());
     caller.end(&stage);
+}
+
+/// What a Python server is: its reader ends lines at a bare CR as well, and of two members with one name the last one counts.
+const PYTHON: &str = r#"
+import json, sys
+for line in sys.stdin:
+    if not line.strip():
+        continue
+    try:
+        message = json.loads(line)
+        if "id" not in message or "method" not in message:
+            continue
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": {"protocolVersion": "2025-06-18", "capabilities": {}}}
+    except ValueError:
+        answer = {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "what?"}}
+    print(json.dumps(answer), flush=True)
+"#;
+
+/// Lines that readers understand in different ways, and which ids they may be answered under; none if that cannot be read.
+fn disputed() -> Vec<(String, Vec<Value>)> {
+    let padding = "x".repeat(2048);
+    let null = Value::Null;
+    vec![
+        (
+            r#"{"jsonrpc":"2.0","id":101,"id":102,"method":"ping"}"#.to_owned(),
+            vec![json!(101), json!(102), null.clone()],
+        ),
+        (r#"{"jsonrpc":"2.0","\u0069d":103,"method":"ping"}"#.to_owned(), vec![json!(103)]),
+        (
+            r#"{"jsonrpc":"2.0","id":104,"\u0069d":105,"method":"ping"}"#.to_owned(),
+            vec![json!(104), json!(105), null.clone()],
+        ),
+        (
+            format!(r#"{{"jsonrpc":"2.0","id":106,"method":"ping","params":{{"text":"{padding}"}},"id":107}}"#),
+            vec![json!(106), json!(107), null.clone()],
+        ),
+        (r#"{"jsonrpc":"2.0","id":108,"method":"ping","method":"tools/list"}"#.to_owned(), vec![json!(108), null]),
+        ("{\"jsonrpc\":\"2.0\",\r\"id\":109,\r\"method\":\"ping\"}".to_owned(), vec![json!(109)]),
+    ]
+}
+
+/// Whichever reader the server has: no request hangs, and none is answered twice.
+#[test]
+fn every_request_is_answered_once_however_it_is_written() {
+    let has_python =
+        std::process::Command::new("python3").arg("-c").arg("").status().is_ok_and(|done| done.success());
+    for server in ["badchild", "badchild --last-wins", "python3"] {
+        let stage = Stage::new();
+        // A request that stays in flight would keep the child awake.
+        let options = ["--respawn", "--hibernate", "1s"];
+        let mut caller = match server {
+            "python3" if !has_python => continue,
+            "python3" => stage.start_command(&options, &["python3", "-c", PYTHON]),
+            _ => stage.start(&options, &server.split(' ').skip(1).collect::<Vec<_>>()),
+        };
+        caller.initialize();
+        let mut failures = Vec::new();
+        for (line, ids) in disputed() {
+            caller.write(format!("{line}\n").as_bytes());
+            let after = caller.ask("ping", json!({}));
+            caller.answer(after);
+            let answers = caller.unasked();
+            let fits = |answer: &Value| ids.contains(&answer["id"]) && answer["method"].is_null();
+            if !(answers.len() == 1 && fits(&answers[0])) {
+                failures.push(format!("{server}: {} was answered with {answers:?}", &line[..line.len().min(80)]));
+            }
+        }
+        // The same id twice at a time is two requests.
+        for _ in 0..2 {
+            caller.write(b"{\"jsonrpc\":\"2.0\",\"id\":110,\"method\":\"ping\"}\n");
+        }
+        caller.answer(110);
+        caller.answer(110);
+        assert!(failures.is_empty(), "{failures:#?}");
+        stage.wait_until_asleep();
+        assert_eq!(caller.unasked(), Vec::<Value>::new());
+        caller.close();
+        caller.code();
+        stage.scene.expect_empty();
+    }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use badchild::{User, comes_true, wait_until};
+use badchild::{PATIENCE, User, comes_true, wait_until};
 use common::in_parallel;
 use common::stage::{Caller, Life, Stage, modern};
 use serde_json::{Value, json};
@@ -93,6 +93,52 @@ fn pings_notifications_and_log_levels_wake_nobody() {
     caller.end(&stage);
 }
 
+/// Hosts ping all the time, and set the log level whenever they like: no work is done for that.
+#[test]
+fn pings_and_log_levels_do_not_keep_it_awake() {
+    let stage = Stage::new();
+    let mut caller = begun(&stage, &["--hibernate", "1s"], &[]);
+    let is_asleep = |stage: &Stage| stage.states() == ["asleep"];
+    let sleeps = comes_true(PATIENCE, &mut || {
+        assert_eq!(caller.result("ping", json!({})), json!({}));
+        assert_eq!(caller.result("logging/setLevel", json!({ "level": "debug" })), json!({}));
+        is_asleep(&stage)
+    });
+    assert!(sleeps, "it is {:?}", stage.states());
+    // And they do not wake it.
+    let is_woken = comes_true(A_WHILE, &mut || {
+        assert_eq!(caller.result("ping", json!({})), json!({}));
+        stage.lives().len() > 1
+    });
+    assert!(!is_woken, "{}", stage.journal());
+    assert_eq!(caller.who()["level"], "debug");
+    assert_eq!(stage.lives().len(), 2);
+    assert_eq!(caller.unasked(), Vec::<Value>::new());
+    caller.end(&stage);
+}
+
+/// A child that is awake is asked whether it lives, so that it may not have answered when its time comes.
+#[test]
+fn a_ping_that_is_in_flight_when_it_falls_asleep_is_answered_and_does_not_wake_it() {
+    // A child that has read the ping and says nothing, and a child that reads nothing.
+    for reads in [true, false] {
+        let stage = Stage::new();
+        let go_on = if reads { "cat >/dev/null" } else { "exec 0<&-; sleep 60" };
+        let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{}}}"#;
+        let script = format!("echo start >>{}; read line; echo '{hello}'; read line; {go_on}", stage.file("starts"));
+        let mut caller = stage.start_command(&["--hibernate", "1s", "--eof-grace", "1s"], &["sh", "-c", &script]);
+        caller.initialize();
+        let ping = caller.ask("ping", json!({}));
+        let answer = caller.answer(ping);
+        assert_eq!(answer["result"], json!({}), "{answer}");
+        stage.wait_until_asleep();
+        let starts = std::fs::read_to_string(stage.file("starts")).expect("it has started");
+        assert_eq!(starts.lines().count(), 1, "{}", stage.journal());
+        assert_eq!(caller.unasked(), Vec::<Value>::new());
+        caller.end(&stage);
+    }
+}
+
 #[test]
 fn what_was_cancelled_keeps_nobody_awake() {
     let stage = Stage::new();
@@ -153,6 +199,23 @@ fn a_call_that_comes_while_it_goes_to_sleep_is_answered_by_the_next_one() {
     assert_eq!(caller.answer(echo)["result"], json!([1]));
     assert_ne!(caller.answer(who)["result"]["pid"], stage.lives()[at].pid);
     assert_eq!(stage.lives().len(), at + 2);
+    caller.close();
+    caller.code();
+    stage.scene.expect_empty();
+}
+
+/// `--ignore-eof` has a server that is awake for as long as it is waited for.
+#[test]
+fn a_ping_that_comes_while_it_goes_to_sleep_is_answered_at_once_and_does_not_wake_it() {
+    let stage = Stage::new();
+    let mut caller = begun(&stage, &SLOW_TO_LEAVE, &["--ignore-eof"]);
+    let at = goes_to_sleep(&stage);
+    assert_eq!(caller.result("ping", json!({})), json!({}));
+    assert_eq!(caller.result("logging/setLevel", json!({ "level": "error" })), json!({}));
+    assert!(!stage.trees().is_empty(), "it has gone too soon to see anything");
+    stage.wait_until_asleep();
+    assert_eq!(stage.lives().len(), at + 1, "{}", stage.journal());
+    assert_eq!(caller.who()["level"], "error");
     caller.close();
     caller.code();
     stage.scene.expect_empty();

@@ -289,7 +289,7 @@ fn when_all_of_us_are_killed_the_next_command_sweeps() {
             caller.result("fork", json!({ "kind": "daemon" }));
             let four = [MANAGED, FRONT, SPARE, GUARD].map(|name| own(&stage.scene, name).expect("is there"));
             four.iter().for_each(|found| found.send(Signal::STOP)); // so that none of them acts on the death of another
-            four.iter().rev().for_each(|found| found.send(Signal::KILL));
+            four.iter().for_each(|found| found.send(Signal::KILL)); // the outermost first: the end of the others continues it
             wait_until("they are gone", || four.iter().all(|found| !found.is_alive()));
             let left = stage.trees();
             assert_eq!(left.len(), 2, "{left:?}");

@@ -328,6 +328,24 @@ fn it_can_sleep_as_others_do_and_is_not_started_to_be_put_to_sleep() {
     caller.end(&stage);
 }
 
+/// What is known already is no work, also while the child is awake.
+#[test]
+fn lists_that_are_known_do_not_keep_it_awake() {
+    let stage = Stage::new();
+    stage.facts(&facts("one"));
+    filled(&stage, &[]);
+    let mut caller = stage.start(&["--lazy", "--hibernate", "1s"], &[]);
+    look_around(&mut caller);
+    caller.who();
+    let sleeps = comes_true(badchild::PATIENCE, &mut || {
+        assert_eq!(caller.result("tools/list", json!({}))["tools"], json!([{ "name": "one" }]));
+        stage.states() == ["asleep"]
+    });
+    assert!(sleeps, "it is {:?}", stage.states());
+    assert_eq!(stage.lives().len(), 2);
+    caller.end(&stage);
+}
+
 #[test]
 fn warm_fills_the_cache_for_every_version_and_says_what_it_found() {
     let stage = Stage::new();

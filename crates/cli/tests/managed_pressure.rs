@@ -20,14 +20,16 @@ fn begun(stage: &Stage, options: &[&str], server: &[&str]) -> Caller {
     caller
 }
 
+/// What the kernel says of a process's memory under this name, in bytes.
+fn memory(found: &Found, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", found.stat.pid)).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0 kB");
+    line.trim().split(' ').next().and_then(|number| number.parse::<u64>().ok()).expect("a number") * 1024
+}
+
 /// The most memory that a process of nostray's has had at any time, in bytes.
 fn peak(stage: &Stage) -> u64 {
-    let of = |found: &Found| {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", found.stat.pid)).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB");
-        line.trim().split(' ').next().and_then(|number| number.parse::<u64>().ok()).expect("a number") * 1024
-    };
-    stage.own().iter().map(of).max().expect("somebody is there")
+    stage.own().iter().map(|found| memory(found, "VmHWM:")).max().expect("somebody is there")
 }
 
 /// Waits until a process moves no more bytes: it waits for somebody.
@@ -271,4 +273,41 @@ fn traffic_in_both_directions_is_passed_on_whole_and_in_order() {
     }
     caller.give_stdin(writer.join().expect("no panic"));
     caller.end(&stage);
+}
+
+/// Most servers never answer what was cancelled, and a session lasts for days.
+#[test]
+fn calls_that_were_cancelled_and_are_never_answered_take_no_memory() {
+    const COUNT: u64 = 12_000;
+    for how in ["run", "share"] {
+        let stage = Stage::new();
+        let badchild = badchild::badchild().display().to_string();
+        let options: &[&str] = if how == "run" { &["--respawn"] } else { &["--linger", "0s"] };
+        let mut caller = stage.launch(how, options, &[&badchild, "server"], |_| {});
+        caller.initialize();
+        caller.who();
+        let memory = |found: &Found| memory(found, "RssAnon:");
+        let before: Vec<_> = stage.own().into_iter().map(|found| (memory(&found), found)).collect();
+        let (mut stdin, mut lines) = (caller.take_stdin(), String::new());
+        for id in 1000..1000 + COUNT {
+            let cancel =
+                format!(r#"{{"method":"notifications/cancelled","params":{{"requestId":{id}}},"jsonrpc":"2.0"}}"#);
+            lines += &format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"hang\"}}\n{cancel}\n");
+            if lines.len() > 32 << 10 || id + 1 == 1000 + COUNT {
+                stdin.write_all(lines.as_bytes()).expect("nostray reads");
+                lines.clear();
+            }
+        }
+        caller.give_stdin(stdin);
+        // All of it has been read when this is answered.
+        caller.who();
+        let grown = || before.iter().map(|(before, found)| memory(found).saturating_sub(*before)).max().unwrap_or(0);
+        let is_small = comes_true(Duration::from_secs(5), &mut || grown() < 1 << 20);
+
+        assert!(is_small, "{how}: {} bytes more for {COUNT} calls", grown());
+        assert_eq!(caller.unasked(), Vec::<Value>::new());
+        caller.close();
+        caller.code();
+        stage.scene.expect_empty();
+    }
 }

@@ -2,10 +2,12 @@
 
 mod common;
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use badchild::{User, wait_until};
+use badchild::{Found, User, wait_until};
 use common::in_parallel;
+use common::sharing::{Random, is_long};
 use common::stage::{Caller, Stage, modern};
 use nostray_sys::Signal;
 use serde_json::{Value, json};
@@ -48,6 +50,123 @@ fn what_was_in_flight_is_answered_once_and_at_once_with_how_the_child_died_and_i
         caller.code();
         stage.scene.expect_empty();
     }
+}
+
+/// It is known to the byte what a child has read, and what it has not read was not made.
+#[test]
+fn calls_that_the_dead_child_never_read_are_made_with_the_next_one_in_order_and_once() {
+    for user in User::all() {
+        let stage = Stage::for_user(user);
+        let mut caller = begun(&stage, &QUICK, &[]);
+        let read = caller.ask("hang", json!({ "n": 0 }));
+        caller.result("stop-reading", json!({ "file": stage.file("never") }));
+        let child = stage.child();
+        let calls: Vec<_> = (1..=5).map(|n| (n, caller.ask("echo", json!({ "n": n })))).collect();
+        caller.tell("notifications/told", Some(json!({ "n": 6 })));
+        let cancelled = caller.ask("echo", json!({ "n": 7 }));
+        caller.tell("notifications/cancelled", Some(json!({ "requestId": cancelled })));
+        let last = caller.ask("who", json!({ "n": 8 }));
+        // Longer than the pipe, so that a part of it has not even been written.
+        let long = "x".repeat(300_000);
+        let longest = caller.ask("echo", json!({ "n": 9, "long": &long }));
+        wait_until("the pipe is full", || child.unread_input() > 60_000);
+        child.send(Signal::KILL);
+        let cut_off = caller.answer(read);
+        assert!(cut_off["error"]["message"].as_str().is_some_and(|text| text.contains("SIGKILL")), "{cut_off}");
+        for (n, id) in calls {
+            let answer = caller.answer(id);
+            assert_eq!(answer["result"], json!({ "n": n }), "{answer}");
+        }
+        assert_ne!(caller.answer(last)["result"]["pid"], child.stat.pid.as_raw_pid());
+        assert_eq!(caller.answer(longest)["result"]["long"], long);
+        let next = &stage.lives()[1];
+        let told = ["initialize", "notifications/initialized", "echo", "echo", "echo", "echo", "echo"];
+        assert_eq!(next.methods()[..7], told, "{:?}", next.methods());
+        assert_eq!(next.methods()[7..9], ["notifications/told", "who"], "{:?}", next.methods());
+        assert!(stage.reads().values().all(|times| *times == 1), "{:?}", stage.reads());
+        assert_eq!(caller.unasked(), Vec::<Value>::new());
+        caller.end(&stage);
+    }
+}
+
+/// Its first life reads as a shell does, byte for byte and no further than it must, and is gone with the first call.
+#[test]
+fn a_child_that_has_read_one_of_several_lines_has_made_one_call() {
+    for half in [false, true] {
+        let stage = Stage::new();
+        let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{}}}"#;
+        let (once, server) = (stage.file("once"), stage.server(&[]).join(" "));
+        // A line of which it has read a part counts as read.
+        let more = if half { "dd bs=1 count=9 2>/dev/null >&2" } else { ":" };
+        let script = format!(
+            "mkdir {once} 2>/dev/null || exec {server}; read line; echo '{hello}'; read line; read line; {more}; kill -9 $$"
+        );
+        let mut caller = stage.start_command(&QUICK, &["sh", "-c", &script]);
+        caller.initialize();
+        let call = |n: u64| {
+            format!("{}\n", json!({ "jsonrpc": "2.0", "id": 100 + n, "method": "echo", "params": { "n": n } }))
+        };
+        // In one piece, so that nothing but the line itself says where it ends.
+        caller.write((1..=6).map(call).collect::<String>().as_bytes());
+        for n in 1..=6 {
+            let answer = caller.answer(100 + n);
+            if n <= 1 + u64::from(half) {
+                assert!(answer["error"]["message"].as_str().is_some_and(|text| text.contains("SIGKILL")), "{answer}");
+            } else {
+                assert_eq!(answer["result"], json!({ "n": n }), "{answer}");
+            }
+        }
+        assert_eq!(stage.reads(), (2 + u64::from(half)..=6).map(|n| (n, 1)).collect());
+        // The next one can do more than the shell has said.
+        assert!(caller.unasked().iter().all(|message| message["id"].is_null()));
+        caller.end(&stage);
+    }
+}
+
+/// Killed at any moment while the host calls: each call is answered once and read once at most, and a call that was not read is
+/// made with the next child. In one world a process reads on that the first one has left.
+#[test]
+fn whenever_it_is_killed_each_call_is_answered_once_and_read_once_and_none_is_lost_that_was_not_read() {
+    let rounds = if is_long() { 2000 } else { 15 };
+    in_parallel(vec![false, true], |outlived: bool| {
+        let stage = Stage::new();
+        let options = ["--respawn", "--backoff", "1ms..2ms", "--max-failures", "1000/1s"];
+        let server = stage.server(&["--byte-by-byte"]);
+        let server: Vec<_> = server.iter().map(String::as_str).collect();
+        let shell = ["sh", "-c", "exec 3<&0; \"$@\" <&3 & wait", "sh"];
+        let mut caller = stage.start_command(&options, &[if outlived { &shell[..] } else { &[] }, &server].concat());
+        caller.initialize();
+        let (mut random, mut n, mut failed) = (Random::new(u64::from(outlived)), 0, HashSet::new());
+        for _ in 0..rounds {
+            let mut victim = None;
+            wait_until("a child", || {
+                victim = stage.trees().into_iter().filter(Found::is_alive).min_by_key(|found| found.stat.start);
+                victim.is_some()
+            });
+            let (victim, delay) = (victim.expect("found"), Duration::from_micros(random.below(600)));
+            let killer = std::thread::spawn(move || {
+                std::thread::sleep(delay);
+                victim.send(Signal::KILL);
+            });
+            let calls = 1 + random.below(12);
+            let ids: Vec<_> = (n..n + calls).map(|n| (n, caller.ask("echo", json!({ "n": n })))).collect();
+            n += calls;
+            killer.join().expect("no panic");
+            for (n, id) in ids {
+                let answer = caller.answer(id);
+                if answer.get("error").is_some() {
+                    failed.insert(n);
+                } else {
+                    assert_eq!(answer["result"], json!({ "n": n }), "{answer}");
+                }
+            }
+        }
+        stage.expect_made_once(&failed);
+        assert_eq!(caller.unasked(), Vec::<Value>::new());
+        caller.close();
+        caller.code();
+        stage.scene.expect_empty();
+    });
 }
 
 #[test]
@@ -199,6 +318,23 @@ fn a_protocol_that_is_not_mcp_is_told_again_what_the_user_names() {
     assert_eq!(caller.unasked(), Vec::<Value>::new());
     let lives = stage.lives();
     assert_eq!(lives[1].heard[..2], lives[0].heard[..2], "word for word");
+    caller.end(&stage);
+}
+
+#[test]
+fn only_what_is_open_is_told_again() {
+    let stage = Stage::new();
+    let replay = ["--protocol", "jsonrpc", "--replay", "session.open=session.close@params.sessionId"];
+    let mut caller = stage.start(&[&QUICK[..], &replay].concat(), &["--plain"]);
+    for name in ["a", "b", "c", "b"] {
+        caller.result("session.open", json!({ "sessionId": name }));
+    }
+    caller.result("session.close", json!({ "sessionId": "a" }));
+    caller.tell("session.close", Some(json!({ "sessionId": "c" })));
+    caller.error("die", json!({}));
+    let told = caller.who();
+    assert_eq!((&told["opened"], &told["heard"]), (&json!({ "sessionId": "b" }), &json!(["session.open", "who"])));
+    assert_eq!(caller.unasked(), Vec::<Value>::new());
     caller.end(&stage);
 }
 

@@ -178,12 +178,15 @@ fn those_of_us_who_keep_a_child_go_on_when_they_are_stopped() {
 #[test]
 fn a_front_that_is_stopped_hears_of_its_hosts_end_all_the_same() {
     for user in User::all() {
-        for (hold, leader) in [(false, false), (true, false), (true, true)] {
+        for (hold, leader, isolate) in
+            [(false, false, false), (true, false, false), (true, true, false), (true, true, true)]
+        {
             let scene = Scene::new(user);
             let (nostray, badchild) = (nostray().display().to_string(), badchild().display().to_string());
             let mut words: Vec<&str> = if leader { vec![&badchild, "leader", "--"] } else { Vec::new() };
-            words.extend([&nostray, "run", "--respawn", "--eof-grace", "100ms", "--term-grace", "100ms", "--"]);
-            words.extend([badchild.as_str(), "tree", "cooperative", "setsid"]);
+            words.extend([&nostray, "run", "--respawn", "--eof-grace", "100ms", "--term-grace", "100ms"]);
+            words.extend(if isolate { &["--isolate", "pid"][..] } else { &[] });
+            words.extend(["--", badchild.as_str(), "tree", "cooperative", "setsid"]);
             let mut host = Host::start(&scene, if hold { &["--hold"] } else { &[] }, &words);
             let number = host.line().strip_prefix("front ").and_then(|number| number.parse().ok()).expect("a number");
             wait_until("all are there", || scene.everybody().len() == 7);

@@ -54,6 +54,9 @@ fn what_is_wrong_with_an_option_is_said_with_an_example() {
         ("--start-timeout", "never", "500ms"),
         ("--call-timeout", "5", "500ms"),
         ("--protocol", "xml", "mcp, jsonrpc"),
+        ("--replay", "session.open=session.close", "session.open=session.close@params.sessionId"),
+        ("--replay", "session.open=session.close@params.", "session.open=session.close@params.sessionId"),
+        ("--replay", "session.open@params.sessionId", "session.open=session.close@params.sessionId"),
     ];
     for (option, value, hint) in wrong {
         let output = call(&["run", &format!("{option}={value}"), "--", "true"]);

@@ -3,10 +3,11 @@
 mod common;
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
+use std::time::Duration;
 
-use badchild::{Bystanders, Folder, Found, Scene, User, badchild};
+use badchild::{Bystanders, Folder, Found, Scene, User, badchild, comes_true};
 use common::{nostray, own_processes, run_command};
 
 fn nostray_in(scene: &Scene, words: &[&str]) -> Output {
@@ -208,4 +209,130 @@ fn a_record_of_another_version_is_shown_and_left_alone() {
     let swept = nostray_in(&scene, &["sweep"]);
     assert!(text(&swept.stdout).contains("damaged"), "{swept:?}");
     assert!(!file.exists() && file.with_extension("damaged").exists(), "a damaged one is set aside");
+}
+
+/// What can stand in the place of a file.
+#[derive(Debug, Clone, Copy)]
+enum Thing {
+    Pipe,
+    Folder,
+    Socket,
+    LinkToPipe,
+    LinkToNothing,
+    Device,
+    Closed,
+}
+
+const THINGS: [Thing; 7] = [
+    Thing::Pipe,
+    Thing::Folder,
+    Thing::Socket,
+    Thing::LinkToPipe,
+    Thing::LinkToNothing,
+    Thing::Device,
+    Thing::Closed,
+];
+
+impl Thing {
+    /// Puts one there, instead of what was there. False where only another user may.
+    fn put(self, path: &Path) -> bool {
+        let run = |program: &str, words: &[&str]| {
+            let status = std::process::Command::new(program).args(words).arg(path).stderr(Stdio::null()).status();
+            status.is_ok_and(|status| status.success())
+        };
+        take_away(path);
+        match self {
+            Self::Pipe => run("mkfifo", &[]),
+            Self::Folder => std::fs::create_dir(path).is_ok(),
+            Self::Socket => std::os::unix::net::UnixListener::bind(path).is_ok(),
+            Self::LinkToPipe => {
+                let pipe = path.with_file_name("a-pipe");
+                take_away(&pipe);
+                let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+                made.is_ok_and(|status| status.success()) && std::os::unix::fs::symlink(&pipe, path).is_ok()
+            }
+            Self::LinkToNothing => std::os::unix::fs::symlink("/no/such/file", path).is_ok(),
+            Self::Device => {
+                // /dev/zero, which never ends.
+                let made = std::process::Command::new("mknod")
+                    .arg(path)
+                    .args(["c", "1", "5"])
+                    .stderr(Stdio::null())
+                    .status();
+                made.is_ok_and(|status| status.success())
+            }
+            Self::Closed => std::fs::write(path, "").is_ok() && run("chmod", &["000"]),
+        }
+    }
+}
+
+fn take_away(path: &Path) {
+    std::fs::remove_file(path).or_else(|_| std::fs::remove_dir(path)).ok();
+}
+
+/// A command of nostray's that ends in time, whatever it says.
+fn expect_no_hang(scene: &Scene, words: &[&str], what: &str) {
+    let mut command = scene.command(&nostray());
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut process = command.spawn().expect("start nostray");
+    let ended = comes_true(Duration::from_secs(30), &mut || process.try_wait().expect("look").is_some());
+    if !ended {
+        process.kill().ok();
+        process.wait().ok();
+    }
+    assert!(ended, "{what}: `nostray {}` hangs", words.join(" "));
+}
+
+/// A pen whose keepers are dead, a pen that lives, a slot that is held: whatever stands where a file of theirs should.
+#[test]
+fn whatever_stands_in_the_registrys_folder_no_command_hangs() {
+    let scene = Scene::apart(User::Current);
+    let options = ["--slot", "db", "--no-sweep", "--eof-grace", "100ms", "--term-grace", "100ms"];
+    let process = running(&scene, &options, &["pause"]);
+    let living = record_file(&scene);
+    let record = std::fs::read_to_string(&living).expect("read");
+    let place = living.parent().expect("in a folder").to_owned();
+    // Of a pen that is long dead: its lock is free, and no process has these numbers.
+    let dead = record.replace("\"start\":", "\"start\":9").replace("\"slot\":\"db\"", "\"slot\":null");
+    let id = living.file_stem().and_then(|stem| stem.to_str()).expect("an id").to_owned();
+    let slot = scene.runtime().join("state/nostray/slots/db");
+    let names = [
+        place.join("dead.lock"),
+        place.join("dead.json"),
+        place.join("dead.out"),
+        place.join("dead.new"),
+        place.join("journal"),
+        place.join("journal.1"),
+        place.join(format!("{id}.new")),
+        slot.join("history.json"),
+        slot.join("history.new"),
+        slot.join("w-000000000000000000000001-dead.waits"),
+        slot.join("lock"),
+        slot.join("alive"),
+    ];
+    for (name, thing) in names.iter().flat_map(|name| THINGS.map(|thing| (name, thing))) {
+        std::fs::write(place.join("dead.json"), dead.replace(&id, "dead")).expect("write");
+        if !thing.put(name) {
+            continue;
+        }
+        let what = format!("{thing:?} as {}", name.display());
+        for words in [
+            &["ps", "--all"][..],
+            &["run", "--eof-grace", "0s", "--", "true"],
+            &["run", "--slot", "db", "--if-taken", "fail", "--", "true"],
+            &["stop", "dead"],
+            &["log"],
+            &["log", "dead", "--output"],
+            &["slot", "show", "db"],
+            &["slot", "list", "--all"],
+            &["sweep"],
+        ] {
+            expect_no_hang(&scene, words, &what);
+        }
+        take_away(name);
+        take_away(&name.with_file_name("a-pipe"));
+    }
+    // The living pen has had all of this around it, and ends as ever.
+    take_away(&slot);
+    end(&scene, process);
 }

@@ -5,9 +5,10 @@ mod common;
 
 use std::time::Duration;
 
-use badchild::{comes_true, wait_until};
+use badchild::{Found, comes_true, wait_until};
 use common::many::Many;
 use common::stage::Caller;
+use nostray_sys::{Pid, Signal};
 use serde_json::{Value, json};
 
 const OPTIONS: [&str; 10] = [
@@ -22,6 +23,10 @@ const OPTIONS: [&str; 10] = [
     "--backoff",
     "1ms..5ms",
 ];
+
+/// The same without a name in each message, and with no session that answers for others.
+const CERTAIN: [&str; 7] =
+    ["--protocol", "jsonrpc", "--respawn", "--replay", "session.open", "--backoff", "1ms..5ms"];
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -38,8 +43,13 @@ fn say(by: &mut Caller, method: &str, params: &Value) {
     by.result("notify", json!({ "method": method, "params": params }));
 }
 
-/// Has the bridge ask something.
+/// Has the bridge ask something in the background, with nothing in flight.
 fn ask(by: &mut Caller, id: &str, params: &Value) {
+    by.result("ask", json!({ "id": id, "method": "host.llm.complete", "params": params, "afterwards": true }));
+}
+
+/// Has the bridge ask something while it works on a call.
+fn ask_meanwhile(by: &mut Caller, id: &str, params: &Value) {
     by.result("ask", json!({ "id": id, "method": "host.llm.complete", "params": params, "no_wait": true }));
 }
 
@@ -131,6 +141,11 @@ fn what_the_bridge_asks_is_answered_by_the_session_it_names_or_by_the_newest() {
     first.who();
     second.send(&json!({ "jsonrpc": "2.0", "id": "srv-2", "result": { "text": "from the right one" } }));
     wait_until("it has its answer", || answers(&many, &mut second) == json!(["srv-1", "srv-2"]));
+    // It does not, but only one session has a call in flight.
+    ask_meanwhile(&mut first, "srv-3", &json!({ "prompt": "for the caller" }));
+    assert_eq!(first.notified("host.llm.complete")["id"], "srv-3");
+    first.send(&json!({ "jsonrpc": "2.0", "id": "srv-3", "result": {} }));
+    wait_until("it has its answer", || answers(&many, &mut second) == json!(["srv-1", "srv-2", "srv-3"]));
     let heard = many.stage.lives()[0].heard.clone();
     assert!(!heard.iter().any(|line| line.contains("from the wrong one")));
     assert_eq!(heard.iter().filter(|line| line.contains("from the right one")).count(), 1);
@@ -234,4 +249,94 @@ fn after_a_crash_every_session_is_opened_again_before_anything_else() {
     many.end_all([second]);
     let again = comes_true(Duration::from_millis(300), &mut || many.stage.lives().len() > 3);
     assert!(!again, "it was started for nobody");
+}
+
+/// A bridge that has taken up its predecessor's work asks with the text of a session that is not back yet.
+#[test]
+fn after_a_crash_no_session_is_asked_what_may_be_for_another() {
+    let many = Many::new();
+    let share = |name: &str| {
+        let mut caller = many.share(&CERTAIN, &["--plain"]);
+        caller.result("session.open", json!({ "sessionId": name }));
+        caller
+    };
+    let (mut first, mut second) = (share("a"), share("b"));
+    let front = Found::by_pid(Pid::from_child(&second.process)).expect("the front of b");
+    front.send(Signal::STOP);
+    first.error("die", json!({}));
+    ask_meanwhile(&mut first, "srv-1", &json!({ "text": "of b" }));
+    let refused = || many.stage.lives()[1].heard.iter().any(|line| line.contains("\"srv-1\",\"error\""));
+    wait_until("the bridge is refused", refused);
+    assert_eq!(first.unasked(), Vec::<Value>::new());
+
+    // When all are back, the only session with a call in flight is asked.
+    front.send(Signal::CONT);
+    second.who();
+    let asking = second.ask("ask", json!({ "id": "srv-2", "method": "host.llm.complete", "params": {} }));
+    assert_eq!(second.notified("host.llm.complete")["id"], "srv-2");
+    second.send(&json!({ "jsonrpc": "2.0", "id": "srv-2", "result": {} }));
+    second.answer(asking);
+    assert_eq!((first.unasked(), second.unasked()), (Vec::new(), Vec::new()));
+    many.end_all([first, second]);
+}
+#[test]
+fn a_name_is_found_in_each_place_that_route_by_names() {
+    let many = Many::new();
+    let options = [&CERTAIN[..], &["--route-by", "params.sessionId,params.payload.sessionId"]].concat();
+    let mut callers = ["a", "b"].map(|name| {
+        let mut caller = many.share(&options, &["--plain"]);
+        caller.result("session.open", json!({ "sessionId": name }));
+        caller
+    });
+    say(&mut callers[1], "events.notify", &json!({ "payload": { "sessionId": "a" } }));
+    ask(&mut callers[1], "srv-1", &json!({ "payload": { "sessionId": "a" } }));
+    callers[0].notified("events.notify");
+    callers[0].notified("host.llm.complete");
+    callers[1].who();
+    assert_eq!(callers[1].unasked(), Vec::<Value>::new());
+    many.end_all(callers);
+    assert!(!many.stage.journal().contains("--route-by"), "{}", many.stage.journal());
+}
+
+#[test]
+fn the_journal_says_that_route_by_never_matched() {
+    let many = Many::new();
+    let options = [&CERTAIN[..], &["--route-by", "params.sesionId"]].concat();
+    let mut caller = many.share(&options, &["--plain"]);
+    caller.result("session.open", json!({ "sessionId": "a" }));
+    say(&mut caller, "events.notify", &json!({ "sessionId": "a" }));
+    many.end_all([caller]);
+    let journal = many.stage.journal();
+    assert_eq!(journal.matches("--route-by params.sesionId never matched").count(), 1, "{journal}");
+}
+
+#[test]
+fn after_a_crash_only_what_is_open_is_opened_again() {
+    let many = Many::new();
+    let replay = "session.open=session.close@params.sessionId";
+    let options = ["--protocol", "jsonrpc", "--respawn", "--replay", replay, "--backoff", "1ms..5ms"];
+    let mut callers = ["a", "b"].map(|name| {
+        let mut caller = many.share(&options, &["--plain"]);
+        for session in ["1", "2", "3"] {
+            caller.result("session.open", json!({ "sessionId": format!("{name}{session}"), "n": 1 }));
+        }
+        caller.result("session.close", json!({ "sessionId": format!("{name}1") }));
+        caller.result("session.open", json!({ "sessionId": format!("{name}2"), "n": 2 }));
+        caller
+    });
+    callers[0].error("die", json!({}));
+    callers.iter_mut().for_each(|caller| drop(caller.who()));
+    let heard = many.stage.lives()[1].heard.clone();
+    let opened = |name: &str, n: u64| {
+        let is_it = |line: &&String| {
+            line.contains("session.open") && line.contains(name) && line.contains(&format!("\"n\":{n}"))
+        };
+        heard.iter().filter(is_it).count()
+    };
+    for name in ["a", "b"] {
+        let counts = ["1", "2", "3"].map(|session| [1, 2].map(|n| opened(&format!("{name}{session}"), n)));
+        assert_eq!(counts, [[0, 0], [0, 1], [1, 0]], "{name}: {heard:#?}");
+    }
+    assert!(!heard.iter().any(|line| line.contains("session.close")), "{heard:#?}");
+    many.end_all(callers);
 }

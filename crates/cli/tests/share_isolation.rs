@@ -335,3 +335,23 @@ fn a_stream_that_is_opened_at_another_child_is_acknowledged_there() {
     }
     many.end_all(newer.into_iter().chain([older]));
 }
+
+/// A session that knows the ids of its own calls knows nothing of those of the others.
+#[test]
+fn ids_on_the_wire_cannot_be_guessed() {
+    let many = Many::new();
+    let mut callers = many.several(2, &[]);
+    for round in 0..20 {
+        callers.iter_mut().for_each(|caller| drop(caller.result("echo", json!({ "round": round }))));
+    }
+    many.end_all(callers);
+    let lives = many.stage.lives();
+    let heard = lives[0].heard.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut ids: Vec<u64> =
+        heard.filter(|line| line["method"] == "echo").filter_map(|line| line["id"].as_u64()).collect();
+    assert_eq!(ids.len(), 40);
+    assert!(ids.iter().all(|id| *id < 1 << 53), "every reader can keep them: {ids:?}");
+    // Random numbers of 53 bits: that two of forty are so near to each other happens once in ten million runs.
+    ids.sort_unstable();
+    assert!(ids.windows(2).all(|pair| pair[1] - pair[0] > 1 << 10), "{ids:?}");
+}

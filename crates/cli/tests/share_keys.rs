@@ -99,6 +99,186 @@ fn variables_that_only_say_where_a_session_was_called_from_do_not_count() {
     many.end_all(callers);
 }
 
+/// The variables of four sessions, as the hosts and the terminals that they run in set them.
+const HOSTS: [&[(&str, &str)]; 4] = [
+    &[
+        ("CLAUDECODE", "1"),
+        ("CLAUDE_CODE_SESSION_ID", "2c5e9b0e-claude"),
+        ("CLAUDE_CODE_SSE_PORT", "41337"),
+        ("TERM", "xterm-kitty"),
+        ("KITTY_WINDOW_ID", "3"),
+        ("KITTY_PID", "4711"),
+        ("WINDOWID", "12582920"),
+        ("GPG_TTY", "/dev/pts/3"),
+        ("XDG_SESSION_ID", "2"),
+        ("XDG_VTNR", "1"),
+        ("XDG_SEAT", "seat0"),
+    ],
+    &[
+        ("CLAUDECODE", "1"),
+        ("CLAUDE_CODE_SESSION_ID", "77aa0f31-claude"),
+        ("TMUX", "/tmp/tmux-1000/default,812,0"),
+        ("TMUX_PANE", "%4"),
+        ("TERM", "tmux-256color"),
+        ("SSH_CLIENT", "10.0.0.1 50000 22"),
+        ("SSH_CONNECTION", "10.0.0.1 50000 10.0.0.2 22"),
+        ("SSH_TTY", "/dev/pts/7"),
+        ("GPG_TTY", "/dev/pts/7"),
+        ("XDG_SESSION_ID", "19"),
+        ("XDG_SESSION_TYPE", "tty"),
+    ],
+    &[
+        ("CLAUDECODE", "1"),
+        ("OPENCODE_PID", "8123"),
+        ("KONSOLE_DBUS_SESSION", "/Sessions/2"),
+        ("KONSOLE_DBUS_WINDOW", "/Windows/1"),
+        ("SHELL_SESSION_ID", "d0c7"),
+        ("INVOCATION_ID", "5f0c"),
+        ("JOURNAL_STREAM", "8:4711"),
+        ("SHLVL", "3"),
+    ],
+    &[
+        ("CLAUDECODE", "1"),
+        ("CURSOR_TRACE_ID", "a1b2"),
+        ("VSCODE_PID", "991"),
+        ("VSCODE_IPC_HOOK_CLI", "/run/user/1000/vscode-ipc-1.sock"),
+        ("TERM_PROGRAM", "vscode"),
+        ("STY", "123.pts-0.host"),
+        ("WINDOW", "1"),
+        ("npm_lifecycle_event", "npx"),
+    ],
+];
+
+fn set(variables: &'static [(&'static str, &'static str)]) -> impl Fn(&mut Command) {
+    move |command: &mut Command| {
+        // Those of the test's own terminal would be in all of them.
+        for (name, _) in HOSTS.iter().copied().flatten() {
+            command.env_remove(name);
+        }
+        command.envs(variables.iter().copied());
+    }
+}
+
+#[test]
+fn sessions_of_several_hosts_terminals_and_logins_share_one_child_under_the_names_that_their_hosts_gave() {
+    let many = Many::new();
+    let changes = HOSTS.map(set);
+    let changes: Vec<&dyn Fn(&mut Command)> = changes.iter().map(|change| change as _).collect();
+    let (mut callers, pids) = pids(&many, &[], &changes);
+    assert!(pids.iter().all(|pid| *pid == pids[0]), "{pids:?}\n{}", many.stage.journal());
+    // What the user says counts for more than what the host says.
+    let mut named = many.share_in(&["--session", "mine"], &[], set(HOSTS[0]));
+    named.initialize();
+    assert_eq!(named.pid(), pids[0]);
+    callers.push(named);
+    let shown = many.wait_for_leases(5);
+    let leases = shown["shared"]["leases"].as_array().expect("a list");
+    let sessions: Vec<_> = leases.iter().filter_map(|lease| lease["session"].as_str()).collect();
+    assert_eq!(sessions, ["2c5e9b0e-claude", "77aa0f31-claude", "mine"], "{leases:#?}");
+    let tree = many.says(&["ps", "--tree"]);
+    assert!(tree.contains("held by 77aa0f31-claude ("), "{tree}");
+    let stop = many.nostray(&["stop", "--session", "77aa0f31-claude"]);
+    assert!(stop.status.success(), "{stop:?}");
+    many.wait_for_leases(4);
+    assert_eq!(callers.remove(1).code(), 0);
+    many.end_all(callers);
+    assert_eq!(many.stage.lives().len(), 1);
+}
+
+/// What decides for whom a server acts is never left out, whatever its name begins with.
+#[test]
+fn another_account_is_another_child_and_ps_and_log_say_by_which_names_but_not_the_values() {
+    const SECRETS: [&str; 6] = ["xyzzy-0", "xyzzy-1", "xyzzy-2", "xyzzy-3", "xyzzy-4", "xyzzy-5"];
+    let names = ["CLAUDE_CODE_OAUTH_TOKEN", "AWS_PROFILE", "SSH_AUTH_SOCK", "npm_lifecycle_TOKEN", "SOME_API_KEY"];
+    let many = Many::new();
+    let first = set(HOSTS[0]);
+    let mut callers = vec![many.share_in(&[], &[], |command| {
+        first(command);
+        command.envs(names.map(|name| (name, SECRETS[0])));
+    })];
+    callers[0].initialize();
+    let mut pids = vec![callers[0].pid()];
+    for (number, name) in names.into_iter().enumerate() {
+        let mut caller = many.share_in(&[], &[], |command| {
+            set(HOSTS[number % HOSTS.len()])(command);
+            command.envs(names.map(|name| (name, SECRETS[0])));
+            command.env(name, SECRETS[number + 1]);
+        });
+        caller.initialize();
+        pids.push(caller.pid());
+        callers.push(caller);
+        let why = format!("the variable {name} differs");
+        let journal = many.stage.journal();
+        assert_eq!(journal.matches(&why).count(), 1, "'{why}' is not once in:\n{journal}");
+        let shown = many.says(&["ps"]);
+        assert_eq!(shown.matches(&why).count(), 1, "'{why}' is not once in:\n{shown}");
+        let pens = many.pens();
+        let because =
+            pens.iter().filter(|pen| pen["shared"]["because"].as_str().is_some_and(|text| text.contains(&why)));
+        assert_eq!(because.count(), 1, "{pens:#?}");
+    }
+    pids.sort_unstable();
+    pids.dedup();
+    assert_eq!(pids.len(), names.len() + 1, "two accounts share a child");
+    let shown = many.says(&["ps"]) + &many.stage.journal();
+    for how in ["--share-env", "--key"] {
+        assert!(shown.contains(how), "{how} is not in:\n{shown}");
+    }
+    for secret in &SECRETS[..] {
+        assert!(!shown.contains(secret), "{shown}");
+        assert_eq!(holding(&many.stage.scene.runtime(), secret), Vec::<String>::new());
+    }
+    // Who joins one of them later is no news.
+    let before = many.stage.journal().matches("differs").count();
+    let mut again = many.share_in(&[], &[], |command| {
+        set(HOSTS[3])(command);
+        command.envs(names.map(|name| (name, SECRETS[0])));
+    });
+    again.initialize();
+    assert_eq!(again.pid(), callers[0].pid());
+    assert_eq!(many.stage.journal().matches("differs").count(), before);
+    callers.push(again);
+    many.end_all(callers);
+}
+
+/// The child has the directory of the session that came first. A steward also waits for a dead steward's child in another directory.
+#[test]
+fn the_directory_counts_unless_the_user_says_that_the_server_does_not_care() {
+    let many = Many::new();
+    let elsewhere = Folder::new("elsewhere");
+    let there = |command: &mut Command| {
+        command.current_dir(elsewhere.path());
+    };
+    let (mut callers, apart) = pids(&many, &[], &[&|_| {}, &there]);
+    assert_ne!(apart[0], apart[1]);
+    for shown in [many.says(&["ps"]), many.stage.journal()] {
+        assert_eq!(shown.matches("the directory differs").count(), 1, "{shown}");
+        assert!(shown.contains("--any-dir"), "{shown}");
+    }
+    many.end(callers.remove(1));
+    many.end(callers.remove(0));
+    wait_until("both have ended", || many.stewards().is_empty());
+
+    let claim = many.stage.file("claim");
+    let server = ["--claim", &claim, "--ignore-eof"];
+    let options = ["--any-dir", "--eof-grace", "300ms", "--term-grace", "600ms"];
+    let mut here = many.share_in(&options, &server, |_| {});
+    here.initialize();
+    let mut other = many.share_in(&options, &server, there);
+    other.initialize();
+    assert_eq!(here.pid(), other.pid());
+    many.end(here);
+    many.wait_for_leases(1);
+    many.steward().send(nostray_sys::Signal::KILL);
+    let pid = i64::from(many.stage.lives().pop().expect("is there").pid);
+    let again = (0..3).find_map(|_| other.call("who", json!({}))["result"]["pid"].as_i64()).expect("is served");
+    assert_ne!(again, pid);
+    many.stage.expect_never_two();
+    let cwd = std::fs::read_link(format!("/proc/{again}/cwd")).expect("is there");
+    assert_eq!(cwd, elsewhere.path());
+    many.end_all([other]);
+}
+
 #[test]
 fn share_env_chooses_the_variables_that_count() {
     let many = Many::new();

@@ -40,6 +40,46 @@ fn who_comes_back_during_the_linger_finds_the_same_child() {
     assert_eq!(stage.lives()[0].methods().iter().filter(|method| *method == "initialize").count(), 1);
 }
 
+/// A child that is to end ends, also in the middle of its start.
+const IMPATIENT: [&str; 4] = ["--eof-grace", "100ms", "--term-grace", "100ms"];
+
+/// A host that waits for a shorter time than the server needs to start, and tries again, finds the start that it began.
+#[test]
+fn a_child_that_is_starting_is_kept_for_the_next_session_of_an_impatient_host() {
+    in_parallel(vec![&[][..], &["--hibernate", "300ms"], &["--start-timeout", "1m"]], |options| {
+        let stage = Stage::new();
+        let options = [&["--linger", "400ms"], &IMPATIENT[..], options].concat();
+        let server = ["--start-delay", "5000"];
+        let mut impatient = stage.share(&options, &server);
+        impatient.ask("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
+        assert_eq!(impatient.line_within(Duration::from_secs(1)), None);
+        drop(impatient);
+        // Longer than the linger.
+        std::thread::sleep(Duration::from_millis(800));
+        let mut served = stage.shared(&options, &server);
+        served.who();
+        assert_eq!(stage.lives().len(), 1, "{options:?}: {:#?}\n{}", stage.lives(), stage.journal());
+        let released = Instant::now();
+        release(served);
+        stage.expect_over(1, NOT_LONG);
+        assert!(released.elapsed() < PATIENCE, "from then on the linger counts as usual");
+    });
+}
+
+/// The linger counts from ready: nobody comes back, and it ends by itself, once it has answered.
+#[test]
+fn a_child_that_its_only_session_left_while_it_was_starting_ends_after_it_is_ready() {
+    let stage = Stage::new();
+    let mut caller = stage.share(&[&["--linger", "300ms"], &IMPATIENT[..]].concat(), &["--start-delay", "2000"]);
+    caller.ask("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
+    stage.wait_for_life(1);
+    wait_until("it is asked", || stage.states() == ["starting"] && stage.child().unread_input() > 0);
+    drop(caller);
+    stage.scene.expect_empty();
+    assert!(stage.lives()[0].saw_the_end, "{:#?}", stage.lives());
+    assert_eq!(stage.lives()[0].methods(), ["initialize"]);
+}
+
 /// A child that neither the end of its input nor SIGTERM ends, so that there is time to come in between.
 #[test]
 fn who_comes_while_the_child_is_being_ended_waits_for_its_end_and_gets_the_next_one() {

@@ -10,6 +10,7 @@ use badchild::{Found, PATIENCE, comes_true, wait_until};
 use common::in_parallel;
 use common::many::{Many, errors, text};
 use common::stage::Caller;
+use nostray_supervise::link::VERSION;
 use nostray_sys::Signal;
 use serde_json::{Value, json};
 
@@ -418,7 +419,8 @@ fn brokers_of_two_versions_keep_to_themselves_and_finish_what_they_have() {
     let status: Value = serde_json::from_str(&many.says(&["broker", "status", "--json"])).expect("JSON");
     assert_eq!(status["children"].as_array().map(Vec::len), Some(1), "{status}");
     let brokers = many.brokers();
-    let older = brokers.iter().find(|broker| broker.command.contains("broker-1.sock")).expect("is there");
+    let older =
+        brokers.iter().find(|broker| broker.command.contains(&format!("broker-{VERSION}.sock"))).expect("is there");
     assert_eq!(status["pid"], older.stat.pid.as_raw_nonzero().get());
     // The old one serves its own until they are gone, whatever becomes of the other.
     let newest = brokers.iter().find(|broker| broker.command.contains("broker-7.sock")).expect("is there");

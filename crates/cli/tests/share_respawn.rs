@@ -3,12 +3,13 @@
 
 mod common;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use badchild::{PATIENCE, comes_true, wait_until};
 use common::in_parallel;
-use common::sharing::{Random, Watch, release};
+use common::sharing::{Random, Watch, is_long, release};
 use common::stage::{Caller, Stage};
 use nostray_sys::Signal;
 use serde_json::{Value, json};
@@ -64,6 +65,88 @@ fn a_crash_with_five_holders_is_one_start_and_the_new_child_is_told_everything_o
     callers.into_iter().for_each(release);
     stage.expect_over(3, NOT_LONG);
     watch.expect_one();
+}
+
+/// Each gets back what the dead child has not read of its own, and says it to the next one.
+#[test]
+fn calls_that_a_dead_shared_child_never_read_are_made_with_the_next_one_once() {
+    let stage = Stage::new();
+    let mut callers = sessions(&stage, 3, &QUICK, &[]);
+    // One session has a call that was read, beside those that were not.
+    let read = callers[0].ask("hang", json!({ "n": 0 }));
+    wait_until("it is read", || times(&stage.lives()[0].methods(), "hang") == 1);
+    callers[2].result("stop-reading", json!({ "file": stage.file("never") }));
+    let child = stage.child();
+    let mut calls = Vec::new();
+    for n in 1..=4 {
+        for (who, caller) in callers.iter_mut().enumerate() {
+            let meta = json!({ "progressToken": "its own" });
+            calls.push((who, n, caller.ask("echo", json!({ "who": who, "n": n, "_meta": meta }))));
+        }
+        // In the order in which they are made.
+        wait_until("it is on its way", || child.unread_input() > n * 250);
+    }
+    let cancelled = callers[1].ask("echo", json!({ "n": 77 }));
+    callers[1].tell("notifications/cancelled", Some(json!({ "requestId": cancelled })));
+    child.send(Signal::KILL);
+    let cut_off = callers[0].answer(read);
+    assert!(cut_off["error"]["message"].as_str().is_some_and(|text| text.contains("SIGKILL")), "{cut_off}");
+    for (who, n, id) in calls {
+        let answer = callers[who].answer(id);
+        assert_eq!((&answer["result"]["who"], &answer["result"]["n"]), (&json!(who), &json!(n)), "{answer}");
+    }
+    let methods = stage.lives()[1].methods();
+    assert_eq!(times(&methods, "echo"), 12, "{methods:?}");
+    assert!(!stage.lives()[1].heard.iter().any(|line| line.contains("\"n\":77")), "{methods:?}");
+    for caller in &mut callers {
+        assert_eq!(caller.unasked(), Vec::<Value>::new());
+    }
+    callers.into_iter().for_each(release);
+    stage.expect_over(2, NOT_LONG);
+}
+
+/// Killed at any moment while three sessions call: each call is answered once, and made once at most.
+#[test]
+fn whenever_a_shared_child_is_killed_each_call_is_answered_once_and_none_is_lost_that_was_not_read() {
+    let rounds = if is_long() { 1500 } else { 15 };
+    let stage = Stage::new();
+    let options = ["--backoff", "1ms..2ms", "--max-failures", "1000/1s"];
+    let mut callers = sessions(&stage, 3, &options, &["--byte-by-byte"]);
+    let (mut random, mut n, mut failed) = (Random::new(11), 0, HashSet::new());
+    for _ in 0..rounds {
+        let mut victim = None;
+        wait_until("a child", || {
+            victim = stage.servers().pop();
+            victim.is_some()
+        });
+        let (victim, delay) = (victim.expect("found"), Duration::from_micros(random.below(600)));
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(delay);
+            victim.send(Signal::KILL);
+        });
+        let mut ids = Vec::new();
+        for _ in 0..1 + random.below(5) {
+            for (who, caller) in callers.iter_mut().enumerate() {
+                ids.push((who, n, caller.ask("echo", json!({ "n": n }))));
+                n += 1;
+            }
+        }
+        killer.join().expect("no panic");
+        for (who, n, id) in ids {
+            let answer = callers[who].answer(id);
+            if answer.get("error").is_some() {
+                failed.insert(n);
+            } else {
+                assert_eq!(answer["result"], json!({ "n": n }), "{answer}");
+            }
+        }
+    }
+    stage.expect_made_once(&failed);
+    for caller in &mut callers {
+        assert_eq!(caller.unasked(), Vec::<Value>::new());
+    }
+    callers.into_iter().for_each(release);
+    stage.scene.expect_empty();
 }
 
 /// What one of them does not want any more is not told on its behalf.
@@ -187,6 +270,59 @@ fn it_sleeps_only_when_all_are_quiet_and_a_call_of_any_one_wakes_it() {
     callers.into_iter().for_each(release);
     stage.expect_over(lives.len() + 3, NOT_LONG);
     watch.expect_one();
+}
+
+/// Hosts ping all the time, whether it is awake or not.
+#[test]
+fn pings_of_any_session_neither_keep_it_awake_nor_wake_it() {
+    let stage = Stage::new();
+    let mut callers = sessions(&stage, 2, &["--hibernate", "1s"], &[]);
+    callers[0].who();
+    let mut ping = |stage: &Stage| {
+        for caller in &mut callers {
+            assert_eq!(caller.result("ping", json!({})), json!({}), "{}", stage.journal());
+            assert_eq!(caller.result("logging/setLevel", json!({ "level": "debug" })), json!({}));
+        }
+    };
+    // (On a machine that is busy, it may have slept between two sessions.)
+    let lives = stage.lives().len();
+    let sleeps = comes_true(PATIENCE, &mut || {
+        ping(&stage);
+        stage.states() == ["asleep"] && stage.servers().is_empty()
+    });
+    assert!(sleeps, "it is {:?}", stage.states());
+    let is_woken = comes_true(NOT_LONG, &mut || {
+        ping(&stage);
+        stage.lives().len() > lives
+    });
+    assert!(!is_woken, "{}", stage.journal());
+    assert_eq!(callers[1].who()["level"], "debug");
+    callers.into_iter().for_each(release);
+    stage.expect_over(lives + 1, NOT_LONG);
+}
+
+/// A ping that the child has read and not answered, and a ping that it has not read.
+#[test]
+fn a_ping_that_is_in_flight_when_a_shared_child_falls_asleep_is_answered() {
+    for file in ["there", "never"] {
+        let stage = Stage::new();
+        let mut callers = sessions(&stage, 2, &["--hibernate", "1s", "--eof-grace", "1s"], &["--deaf-to-pings"]);
+        let lives = stage.lives().len();
+        if file == "never" {
+            callers[1].result("stop-reading", json!({ "file": stage.file(file) }));
+        }
+        let ping = callers[0].ask("ping", json!({}));
+        let answer = callers[0].answer(ping);
+        assert_eq!(answer["result"], json!({}), "{answer}");
+        wait_until("it sleeps", || stage.states() == ["asleep"] && stage.servers().is_empty());
+        assert_eq!(stage.lives().len(), lives, "{}", stage.journal());
+        for mut caller in callers {
+            assert_eq!(caller.unasked(), Vec::<Value>::new());
+            caller.close();
+            caller.code();
+        }
+        stage.scene.expect_empty();
+    }
 }
 
 /// The calls of three, each just when it may fall asleep, hundreds of times: none is lost, and none gets an error.

@@ -1,5 +1,5 @@
 //! However many sessions begin at once, there is one broker and one child; and a broker that is stopped or restarted costs no session
-//! and no request.
+//! and no request. A command around which there is no session is not shared, but run.
 
 mod common;
 
@@ -8,9 +8,11 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use badchild::{badchild, comes_true, wait_until};
+use badchild::{badchild, comes_true, open_terminal, wait_until};
 use common::sharing::{BROKER, STEWARD, Watch, release};
 use common::stage::{Caller, Stage};
+use common::{in_parallel, nostray};
+use nostray_supervise::link::VERSION;
 use serde_json::{Value, json};
 
 const MANY: usize = 50;
@@ -152,7 +154,7 @@ fn a_stop_of_the_broker_is_one_question() {
     let stage = Stage::new();
     let place = stage.scene.runtime().join("nostray");
     std::fs::DirBuilder::new().mode(0o700).create(&place).expect("mkdir");
-    let socket = place.join("broker-1.sock");
+    let socket = place.join(format!("broker-{VERSION}.sock"));
     let status = json!({ "pid": 7_777_777, "version": "0", "age": 0, "children": ["a", "b"], "stopping": true });
     let mut broker = stage.scene.command(&badchild());
     broker.arg("called").arg(&socket).arg(status.to_string()).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -176,5 +178,60 @@ fn a_session_that_ends_after_a_stop_starts_nothing() {
     let callers: Vec<_> = (0..3).map(|_| stage.shared(&[], &[])).collect();
     assert!(stage.nostray(&["broker", "stop"]).status.success());
     callers.into_iter().for_each(release);
+    stage.expect_over(1, NOT_LONG);
+}
+
+/// How a host probes a command, or a person tries it: without a session.
+const PROBES: [&str; 5] = ["/dev/null", "an empty file", "a closed pipe", "a pipe that is closed soon", "a terminal"];
+
+#[test]
+fn what_is_no_server_prints_and_exits_as_with_run() {
+    in_parallel(PROBES.to_vec(), |probe| {
+        let stage = Stage::new();
+        let terminal = (probe == "a terminal").then(|| open_terminal().expect("a terminal"));
+        let mut command = match &terminal {
+            Some((_, path)) => {
+                let mut command = stage.scene.command(&badchild());
+                command.args(["on-terminal", path, "--"]).arg(nostray());
+                command
+            }
+            None => stage.scene.command(&nostray()),
+        };
+        command
+            .args(["share", "--", "sh", "-c", "echo v20.1.0; exit 7"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command.stdin(match probe {
+            "an empty file" => {
+                let empty = stage.file("empty");
+                std::fs::write(&empty, "").expect("write");
+                std::fs::File::open(empty).expect("open").into()
+            }
+            "a closed pipe" | "a pipe that is closed soon" => Stdio::piped(),
+            _ => Stdio::null(),
+        });
+        let mut caller = Caller::new(command.spawn().expect("start"));
+        if probe == "a pipe that is closed soon" {
+            // As a host does that has something else to do first.
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        caller.close();
+        assert_eq!(caller.code(), 7, "{probe}: {}", caller.errors());
+        assert_eq!(String::from_utf8_lossy(&caller.next_line()), "v20.1.0\n", "{probe}");
+        assert!(stage.background().is_empty(), "{probe}: {:#?}", stage.background());
+        stage.scene.expect_empty();
+    });
+}
+
+/// Some hosts start all their servers first, and talk to them later; some wait for a word of the server.
+#[test]
+fn a_session_whose_first_message_comes_late_is_shared_and_its_child_is_there_by_then() {
+    let stage = Stage::new();
+    let mut late = stage.share(&[], &[]);
+    stage.wait_for_life(1);
+    let mut other = stage.shared(&[], &[]);
+    late.initialize();
+    assert_eq!(late.pid(), other.pid());
+    [late, other].into_iter().for_each(release);
     stage.expect_over(1, NOT_LONG);
 }

@@ -6,7 +6,6 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use badchild::{Found, User, badchild, wait_until};
-use common::puppet::wait_until_quiet;
 use common::slots::{MANAGED, NOT_NOW, Ring, SLOT, end};
 use common::{in_parallel, nostray};
 use nostray_sys::Signal;
@@ -184,7 +183,7 @@ fn release_ends_the_holder_with_its_graces_and_returns_when_nothing_is_left() {
     });
 }
 
-/// Of two requests that a guard has not heard of yet, the kernel keeps the first one.
+/// The guard has heard of neither request yet.
 #[test]
 fn who_has_no_patience_is_heard_although_somebody_has_just_asked_with_patience() {
     let nostray = nostray().display().to_string();
@@ -199,15 +198,11 @@ fn who_has_no_patience_is_heard_although_somebody_has_just_asked_with_patience()
             wait_until("it is stopped", || Stat::of(keeper.stat.pid).is_some_and(|stat| stat.is_stopped()));
         }
         let guard = keepers.iter().find(|found| found.stat.name == "nostray-guard").expect("a guard");
-        let _patient = ring.stage.start_plain(&nostray, &["stop", "--all"]);
-        wait_until("it has asked", || is_pending(guard, Signal::TERM));
+        // As `nostray stop` does; but that would continue the keepers as well.
+        let handle = nostray_sys::Pidfd::open(guard.stat.pid).expect("a handle");
+        nostray_pen::ask(&handle, nostray_pen::Ask::Stop).expect("asked");
+        wait_until("it is asked", || is_pending(guard, Signal::queued()));
         let mut impatient = ring.stage.start_plain(&nostray, words);
-        if words[0] == "stop" {
-            // It asks at once, and then has nothing to do but wait.
-            let found = Found::by_pid(badchild::pid(i32::try_from(impatient.process.id()).expect("small")));
-            wait_until_quiet(&found.expect("is there"));
-            keepers.iter().for_each(|keeper| keeper.send(Signal::CONT));
-        }
         assert_eq!(impatient.code(), 0, "{}", impatient.errors());
         holder.code();
         ring.stage.expect_no_tree();

@@ -323,7 +323,7 @@ fn when_a_slot_has_changed_hands_too_often_without_anybody_being_ready_nobody_is
         let before = wait_for_state(&stage, "backing-off");
         let mut late = hopeless(&stage, &options);
         let why = format!(
-            "it changed hands {allowed} times without anybody being ready (limit {}), so nobody is asked to hand over",
+            "it changed hands {allowed} times without a holder getting ready (limit {}), so the holder is not asked to hand over",
             limit.unwrap_or("3/1m")
         );
         wait_until("it says so", || late.errors().contains(&why));

@@ -19,7 +19,8 @@ fn leave_dead_pen(scene: &Scene) {
     common::wait_until_on_record(scene, &own.guard);
     // Stopped first, so that none of them acts on the death of another.
     [&own.front, &own.spare, &own.guard].iter().for_each(|found| found.send(Signal::STOP));
-    [&own.guard, &own.spare, &own.front].iter().for_each(|found| found.send(Signal::KILL));
+    // The outermost first: the end of spare and guard continues a front that is stopped.
+    [&own.front, &own.spare, &own.guard].iter().for_each(|found| found.send(Signal::KILL));
     process.wait().expect("reap");
     wait_until("they are gone", || ![&own.front, &own.spare, &own.guard].iter().any(|found| found.is_alive()));
 }

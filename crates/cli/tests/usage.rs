@@ -43,6 +43,14 @@ fn every_command_has_a_help_text_with_examples() {
 }
 
 #[test]
+fn the_help_of_an_idle_timeout_says_that_pings_count_and_what_knows_better() {
+    let help = text(&call(&["run", "--help"]).stdout);
+    let about = &help
+        [help.find("--idle-timeout <TIME>").expect("an option")..help.find("--die-with <PID>").expect("the next")];
+    assert!(about.contains("pings") && about.contains("--hibernate"), "{about}");
+}
+
+#[test]
 fn the_version_is_that_of_the_package() {
     assert_eq!(text(&call(&["--version"]).stdout), format!("nostray {}\n", env!("CARGO_PKG_VERSION")));
 }

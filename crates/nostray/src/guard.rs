@@ -20,7 +20,7 @@ use crate::news::{Gate, News, Outbox, Teller};
 
 /// The first argument of a program that is started as a guard. Its number is raised when hosts and guards of different versions would
 /// misunderstand each other.
-const CALL: &str = "--nostray-guard-1";
+const CALL: &str = "--nostray-guard-2";
 
 static IS_OWN: AtomicBool = AtomicBool::new(false);
 static CAME_LATE: AtomicBool = AtomicBool::new(false);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use futures_core::Stream;
 
-use nostray_pen::Ask;
+use nostray_pen::{Ask, Takes};
 use nostray_registry::{Entry, Journal, Outcome, Pen, Place, Policy, census, sweep};
 use nostray_sys::Pidfd;
 use nostray_sys::identity::Identity;
@@ -93,7 +93,7 @@ pub struct Swept {
     pub id: String,
     /// The processes that were left.
     pub found: Vec<i32>,
-    /// How many still are.
+    /// How many still are, or may be.
     pub left: usize,
 }
 
@@ -158,7 +158,8 @@ impl Registry {
                 Some(shared) => {
                     let ours = shared.leases.iter().filter(|lease| lease.session.as_deref() == Some(key));
                     for front in ours.filter_map(|lease| lease.front.identity()).filter_map(Identity::open) {
-                        nostray_pen::ask(&front, Ask::Stop).ok();
+                        // It may be of another version than its steward.
+                        nostray_pen::send(&front, Ask::Stop, Takes::Terms).ok();
                         asked.push((child.id.clone(), vec![Arc::new(front)], Duration::ZERO));
                     }
                 }
@@ -187,6 +188,9 @@ impl Registry {
         };
         let swept = sweep(&policy).into_iter().filter_map(|swept| match swept.outcome {
             Outcome::Survivors { found, left } => Some(Swept { id: swept.id, found: numbers(found), left }),
+            Outcome::Unproved { found, candidates } => {
+                Some(Swept { id: swept.id, found: numbers(found), left: candidates.len() })
+            }
             _ => None,
         });
         swept.collect()

@@ -113,7 +113,7 @@ fn step(claim: &mut Claim, id: &PenId, spec: &Spec) -> Result<Option<Singleton>,
         Step::Taken(mut tenancy) => {
             let slot = tenancy.slot().to_string();
             let passport = Passport { slot: Some(slot), sweep: false, ..Passport::default() };
-            match SeriesKeeper::open(id, spec, &passport, None) {
+            match SeriesKeeper::of_program(id, spec, &passport) {
                 Ok(mut record) => {
                     record.enter(State::Starting, 0);
                     Ok(Some(Singleton { held: Some(Holding { tenancy, record }), maker: std::process::id() }))

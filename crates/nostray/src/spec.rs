@@ -321,7 +321,8 @@ impl SpecBuilder {
         self
     }
 
-    /// How long the child of a lease is kept after the last one was dropped [default: not at all].
+    /// How long the child of a lease is kept after the last one was dropped [default: not at all]. A child that has not answered yet is
+    /// kept until it has, and from then on for so long; at most for its start timeout, or two minutes.
     pub fn linger(mut self, time: Duration) -> Self {
         self.spec.keeping.linger = time;
         self

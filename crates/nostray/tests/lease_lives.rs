@@ -60,6 +60,44 @@ fn calls_in_flight_are_cut_off_with_the_cause_and_never_made_again() {
     });
 }
 
+/// What is left in its pipe was not made, and is made with the next one; what was cancelled is not.
+#[test]
+fn calls_that_the_dead_child_never_read_are_made_with_the_next_one_in_order_and_once() {
+    apart(|| {
+        play(async {
+            let supervisor = Supervisor::new();
+            let lease = supervisor.lease(&build(mcp("r", &[]))).expect("a lease");
+            let read = called(&lease, "hang", json!({ "n": 0 })).await;
+            let stopped = json!({ "file": file("never").display().to_string() });
+            in_time(lease.call::<Value>("stop-reading", &stopped)).await.expect("it says so");
+            let child = alive("r").pop().expect("is there");
+            let mut calls = Vec::new();
+            for n in 1..=5 {
+                calls.push(called(&lease, "echo", json!({ "n": n })).await);
+            }
+            lease.notify("told", &json!({ "n": 6 })).expect("there is room");
+            let cancelled = called(&lease, "echo", json!({ "n": 7 })).await;
+            cancelled.abort();
+            let long = "x".repeat(300_000);
+            calls.push(called(&lease, "echo", json!({ "n": 8, "long": &long })).await);
+            comes("the pipe is full", || child.unread_input() > 60_000).await;
+            child.send(Signal::KILL);
+            let cut_off = in_time(read).await.expect("no panic");
+            assert!(matches!(cut_off, Err(CallError::CutOff(_))), "{cut_off:?}");
+            for (at, call) in calls.into_iter().enumerate() {
+                let answer = in_time(call).await.expect("no panic").expect("an answer");
+                assert_eq!(answer["n"], if at == 5 { 8 } else { at + 1 });
+            }
+            let lived = lives("r");
+            let told: Vec<_> = lived[1].heard.iter().filter_map(|line| line["method"].as_str()).collect();
+            let all = ["initialize", "notifications/initialized", "echo", "echo", "echo", "echo", "echo", "told"];
+            assert_eq!(told[..8], all, "{told:?}");
+            assert!(!lived[1].heard.iter().any(|line| line["params"]["n"] == 7), "{told:?}");
+            expect_all_gone(&supervisor).await;
+        });
+    });
+}
+
 /// What the guard knows of a child's end is waited for, also on a machine where nostray's own processes come late.
 #[test]
 fn the_cause_is_told_also_when_those_who_know_it_come_late() {
@@ -174,7 +212,8 @@ fn a_child_that_died_comes_back_with_the_next_number_after_a_pause_and_its_lease
             kill(&lease).await.expect_err("dead");
             // A call waits for the next one, too.
             pid_of(&lease).await;
-            assert!(died.elapsed() >= ms(600), "the pause did not grow: {:?}", died.elapsed());
+            // It has served in between, so the pause does not grow.
+            assert!(died.elapsed() >= ms(300), "no pause: {:?}", died.elapsed());
             assert_eq!(lease.generation(), Some(Generation(3)));
             assert_eq!(*told.lock().expect("no panic"), [Generation(2), Generation(3)]);
             for life in lives("r") {
@@ -445,6 +484,31 @@ fn a_child_lingers_for_whoever_comes_back_and_is_never_revived_while_it_does() {
             drop(lease);
             comes("it is gone", || alive("s").is_empty()).await;
             assert!(begun.elapsed() >= ms(200), "it did not linger");
+        });
+    });
+}
+
+/// A caller that loses patience sooner than the child starts, and tries again: the start goes on, with a handshake and without.
+#[test]
+fn a_child_that_is_starting_is_kept_for_the_next_lease_of_an_impatient_caller() {
+    apart(|| {
+        play(async {
+            let supervisor = Supervisor::new();
+            for (record, spec) in [("p", server as fn(&str, &[&str]) -> SpecBuilder), ("m", mcp)] {
+                let spec = spec(record, &["--start-delay", "3000"]).linger(ms(200)).hibernate(ms(300));
+                let spec = build(spec.eof_grace(ms(100)).term_grace(ms(100)));
+                let lease = supervisor.lease(&spec).expect("a lease");
+                let answer = lease.call_within::<Value>("who", &json!({}), Some(ms(500))).await;
+                assert!(matches!(answer, Err(CallError::TimedOut(_))), "{record}: {answer:?}");
+                drop(lease);
+                // Longer than the linger.
+                tokio::time::sleep(ms(400)).await;
+                let lease = supervisor.lease(&spec).expect("a lease");
+                pid_of(&lease).await;
+                drop(lease);
+                assert_eq!(lives(record).len(), 1, "{record}");
+                comes("it is gone", || alive(record).is_empty()).await;
+            }
         });
     });
 }

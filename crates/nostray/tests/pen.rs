@@ -224,6 +224,34 @@ fn a_kill_does_not_wait_for_anything() {
     });
 }
 
+/// Both wait to be heard, since the front is stopped. Of two equal signals that wait, the kernel keeps the first.
+#[test]
+fn a_kill_is_not_lost_behind_a_stop_that_has_not_been_heard() {
+    apart(|| {
+        for _ in 0..3 {
+            let spec =
+                child(&["tree", "stubborn", "daemon"]).stdin(Stream::Null).eof_grace(LONG).term_grace(LONG).build();
+            let (spec, begun) = (spec.expect("right"), Instant::now());
+            runtime().block_on(async {
+                let mut pen = Pen::spawn(&spec).expect("start");
+                wait_until("the tree is there", || !trees().is_empty() && keepers().len() == 3);
+                let is_front =
+                    |found: &badchild::Found| !["nostray-spare", "nostray-guard"].contains(&&*found.stat.name);
+                let front = keepers().into_iter().find(is_front).expect("a front");
+                front.send(Signal::STOP);
+                // A caller that does not wait for the end of a stop has asked for it all the same.
+                assert!(tokio::time::timeout(SHORT, pen.stop(SHORT, LONG)).await.is_err());
+                pen.kill();
+                front.send(Signal::CONT);
+                let exit = tokio::time::timeout(LONG, pen.wait()).await.expect("in time").expect("ends");
+                assert_eq!((exit.code, exit.signal), (None, Some(9)));
+            });
+            assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
+            expect_alone();
+        }
+    });
+}
+
 #[test]
 fn what_cannot_be_executed_is_told_with_the_reason() {
     apart(|| {

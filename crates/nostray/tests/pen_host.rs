@@ -27,14 +27,13 @@ fn shell(script: &str) -> nostray::SpecBuilder {
 #[test]
 fn a_child_finds_signals_limits_and_files_as_if_the_host_had_started_it_alone() {
     apart(|| {
-        // What the mark is for is that it is there; pipes have numbers of their own.
+        // What the marks are for is that they are there; pipes have numbers of their own.
+        let is_mark = |line: &&str| line.starts_with("env NOSTRAY_PEN=") || line.starts_with("Max realtime timeout");
         let seen = |output: &[u8]| -> Vec<String> {
             let text = String::from_utf8_lossy(output).into_owned();
-            let lines = text.lines().filter(|line| !line.starts_with("env NOSTRAY_PEN=")).map(|line| {
-                match line.split_once('[') {
-                    Some((pipe, _)) if line.starts_with("fd ") => pipe.to_owned(),
-                    _ => line.to_owned(),
-                }
+            let lines = text.lines().filter(|line| !is_mark(line)).map(|line| match line.split_once('[') {
+                Some((pipe, _)) if line.starts_with("fd ") => pipe.to_owned(),
+                _ => line.to_owned(),
             });
             lines.collect()
         };

@@ -87,6 +87,7 @@ impl Plan {
         if self.sigchld_ignored {
             set_disposition(Signal::CHLD, Disposition::Ignored)?;
         }
+        mark::take_limit(&self.id)?;
         descriptors::close_what_was_closed();
         ready.map_or(Ok(()), Means::furnish)?;
         // Tied to the guard's only thread. SIGTERM, not SIGKILL: it is the first step of the tear-down that the

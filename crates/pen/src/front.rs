@@ -39,13 +39,15 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// Takes stock, before anything else is opened. From here on signals are blocked.
-    pub(crate) fn take() -> Result<Self, Error> {
+    /// Takes stock, before anything else is opened, and sees that there is room for so many files more: where there is not, nothing has
+    /// been made yet that could be left. From here on signals are blocked.
+    pub(crate) fn take(needed: u64) -> Result<Self, Error> {
         // Numbers from a `/proc` of another pid namespace would name strangers here.
         if process::number_in_proc().is_some_and(|number| number != getpid()) {
             return Err(Error::ForeignProc);
         }
         let mut inherited = Inherited::take().during("list the open files")?;
+        crate::has_room(inherited.room(), needed)?;
         let stdin = descriptors::stdin_kind();
         inherited.close_own_stdin_writers(stdin);
         // A host that ignores SIGCHLD has its children vanish unseen; ours must not.
@@ -57,8 +59,11 @@ impl Given {
 }
 
 pub(crate) fn run(spec: &Spec, id: PenId, witness: Box<dyn Witness>) -> Result<u8, Error> {
-    open(spec, id, Given::take()?, None, witness)
+    open(spec, id, Given::take(FILES)?, None, witness)
 }
+
+/// So many files a front, a spare or a guard opens at most, without what some options need.
+const FILES: u64 = 14;
 
 /// Who has opened a pen, if it is a process of ours and not the host itself.
 pub(crate) struct Opener<'a> {
@@ -92,6 +97,9 @@ pub(crate) fn open(
     let program = Program::new(spec.command.iter().cloned()).map_err(Error::Command)?;
     let die_with = watch_all(&spec.die_with)?;
     let mut ready = Means::prepare(&spec.ready, &id)?.map(Box::new);
+    // From the group on, whatever fails has something to clean up. So all that may fail comes before it, but for the forks.
+    let front = Pidfd::of_self().during("make a handle on the front")?;
+    let (relay, guards_end) = Relay::pair().during("connect front and guard")?;
     process::become_subreaper().during("become a subreaper")?;
     let strangers = Strangers::of_this_process(id.clone());
     let cgroup = group_for(spec, &id, &voice);
@@ -114,7 +122,6 @@ pub(crate) fn open(
         ready.take_stock();
     }
     let plan = Plan { program, place, mask, sigchld_ignored, id };
-    let front = Pidfd::of_self().during("make a handle on the front")?;
     let witness = RefCell::new(witness);
     let pen = Pen {
         spec,
@@ -133,7 +140,6 @@ pub(crate) fn open(
         ready,
     };
 
-    let (relay, guards_end) = Relay::pair().during("connect front and guard")?;
     let spare = match process::fork().during("start a guard") {
         Ok(Side::Child) => {
             drop(relay);
@@ -149,8 +155,17 @@ pub(crate) fn open(
     drop(guards_end);
     pen.has_forked();
     let settling = Settling::new(&pen, true);
-    let mut front =
-        Front { signals: &pen.signals, relay, relay_open: true, guard: None, settling, stops: 0, following };
+    let mut front = Front {
+        signals: &pen.signals,
+        relay,
+        relay_open: true,
+        guard: None,
+        settling,
+        stops: 0,
+        to_follow: None,
+        has_stopped: false,
+        following,
+    };
     if let Waited::Done(code) = front.wait(spare) {
         return Ok(code);
     }
@@ -189,7 +204,7 @@ fn group_for(spec: &Spec, id: &PenId, voice: &Voice) -> Option<Cgroup> {
     if spec.isolation == Isolation::Pid {
         return None; // the namespace is killed in one step, too
     }
-    Cgroup::create(&format!("nostray-{id}")).map_err(|why| voice.note(format_args!("no control group: {why}"))).ok()
+    Cgroup::create(&id.group()).map_err(|why| voice.note(format_args!("no control group: {why}"))).ok()
 }
 
 /// How long a guard may take to say who it is, which is the first thing that it does.
@@ -201,8 +216,12 @@ struct Front<'a> {
     relay_open: bool,
     guard: Option<Pid>,
     settling: Settling<'a>,
-    /// How many stops of the child have been followed.
+    /// How many stops of the child we have heard of.
     stops: Stops,
+    /// What the last one was by, if it lasts and we have not followed it yet.
+    to_follow: Option<Signal>,
+    /// We have followed one, and have not heard of its end yet.
+    has_stopped: bool,
     following: Following,
 }
 
@@ -273,49 +292,74 @@ impl Front<'_> {
         }
         self.settling.look();
         while let Ok(Some(arrived)) = self.signals.next() {
-            // The guard's own word to go on is not for the child, which may have been stopped again meanwhile.
-            let from_guard = self.guard.is_some() && arrived.sender == self.guard;
             let opener = self.settling.pen().opener;
-            if let Some(arrived) = words::for_the_pen(arrived, opener).filter(|_| !from_guard) {
+            if let Some(arrived) = words::for_the_pen(arrived, opener) {
                 self.relay.send(Message::Signal(arrived, self.stops));
             }
         }
-        if let Some(by) = self.hear().filter(|by| self.following.includes(*by)) {
-            stop_like_the_child(by);
+        self.hear();
+        while let Some(by) = self.to_follow.take().filter(|by| self.following.includes(*by)) {
+            self.has_stopped = true;
+            stop_unless(by, || self.hear());
         }
     }
 
-    /// Hears what the guard has said. Returns by what the child was stopped, if it was.
-    fn hear(&mut self) -> Option<Signal> {
-        let mut stopped = None;
+    /// Hears what the guard has said. Returns whether it was about stops.
+    fn hear(&mut self) -> bool {
+        let mut has_news = false;
         while self.relay_open {
-            match self.relay.next() {
+            let stopped = match self.relay.next() {
                 Next::Message(Message::Stopped(by, stops)) => {
-                    stopped = Some(by);
                     self.stops = stops;
+                    Some(by)
                 }
-                Next::Message(Message::Continued) => stopped = None,
-                Next::Message(Message::Guard(pid)) => self.guard = Some(pid),
-                Next::Message(Message::Signal(..)) => {}
+                Next::Message(Message::Continued(stops)) => {
+                    self.relay.send(Message::Runs(stops));
+                    self.wake_opener();
+                    None
+                }
+                Next::Message(Message::Guard(pid)) => {
+                    self.guard = Some(pid);
+                    continue;
+                }
+                Next::Message(Message::Signal(..) | Message::Runs(_)) => continue,
                 Next::Nothing => break,
                 Next::Closed => {
-                    // Nobody is left who would let us go on.
+                    // No process is left that would let us go on.
                     self.relay_open = false;
-                    stopped = None;
+                    self.wake_opener();
+                    None
                 }
-            }
+            };
+            self.to_follow = stopped;
+            has_news = true;
         }
-        stopped
+        has_news
+    }
+
+    /// A process of ours that opened this pen stops when we do. No shell tells it to go on when the child does so by itself.
+    fn wake_opener(&mut self) {
+        let pen = self.settling.pen();
+        if std::mem::take(&mut self.has_stopped)
+            && pen.opener.is_some()
+            && let Host::Alive(_, opener) = &pen.host
+        {
+            opener.send(Signal::CONT).ok();
+        }
     }
 }
 
-/// Stops this process by the signal that stopped the child, so that a shell which waits for us sees a stopped job.
-/// Continues when the shell, or the guard, says so.
-pub(crate) fn stop_like_the_child(by: Signal) {
+/// Stops this process by the signal that stopped the child, so that a shell which waits for us sees a stopped job. `is_over` says whether
+/// the reason to is gone. Continues when the shell or the guard says so.
+pub(crate) fn stop_unless(by: Signal, is_over: impl FnOnce() -> bool) {
     // Before it is let through: the key may have left one for us, too, and of two that wait there is only one stop. After it, the
     // second one would stop us once more when the shell has just continued its job.
     signal::send_to_self(by).ok();
-    if let Ok(mask) = signals_to_watch().without(by).set_as_mask() {
+    // Looked at now: a SIGCONT that comes after this look takes back the stop that waits, and before an earlier SIGCONT its reason
+    // was sent, so it is seen here. (SIGSTOP does not wait. There the guard says it again until we have answered.)
+    if is_over() {
+        signal::send_to_self(Signal::CONT).ok();
+    } else if let Ok(mask) = signals_to_watch().without(by).set_as_mask() {
         mask.set_as_mask().ok();
     }
 }

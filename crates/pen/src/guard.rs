@@ -71,6 +71,14 @@ impl Pen<'_> {
         self.witness.borrow_mut().sees(event);
     }
 
+    /// Our host is a managed front whose own host has ended: it ends the child's input, and all that follows is as with any host. But a
+    /// front that is stopped would do nothing for ever. The spare does this: a guard in a pid namespace of its own cannot.
+    fn wake_host(&self) {
+        if let Host::Alive(_, handle) = &self.host {
+            handle.send(Signal::CONT).ok();
+        }
+    }
+
     /// The next one in line has been forked, and has its copies.
     pub(crate) fn has_forked(&self) {
         if let Some(ready) = &self.ready {
@@ -134,6 +142,8 @@ impl<'a> Settling<'a> {
 /// The spare, as a process of its own: forks the guard and waits. Returns its exit code.
 pub(crate) fn be_spare(pen: &Pen<'_>, relay: &Relay) -> u8 {
     process::set_name(SPARE_NAME);
+    // Until the child is started the guard shows this, too: what it writes there costs a copy of a page.
+    process::set_title(format_args!("{SPARE_NAME} {}", pen.plan.id));
     let spare_pid = getpid();
     let guard = match fork_guard(pen) {
         Ok((spare, Side::Child)) => process::exit_now(be_guard(pen, relay, &spare, spare_pid)),
@@ -148,15 +158,22 @@ pub(crate) fn be_spare(pen: &Pen<'_>, relay: &Relay) -> u8 {
     pen.has_forked();
     leave_session();
     let mut settling = Settling::new(pen, true);
+    let mut beyond = pen.beyond.as_slice();
     let waited = wait_for(guard, || {
-        poll::wait(&[(pen.signals.as_fd(), Until::Readable)], settling.timeout()).ok();
+        let signals = std::iter::once(pen.signals.as_fd());
+        let all = signals.chain(beyond.iter().map(|handle| handle.as_fd())).map(|fd| (fd, Until::Readable));
+        let came = poll::wait(&all.collect::<Vec<_>>(), settling.timeout()).unwrap_or_default();
         settling.look();
         while matches!(pen.signals.next(), Ok(Some(_))) {}
+        if came.iter().skip(1).any(|came| *came) {
+            pen.wake_host();
+            beyond = &[]; // it would be reported for ever
+        }
     });
     match waited {
         Waited::Done(code) => code,
         Waited::Killed => {
-            let mut keeper = Keeper::new(pen, pen.tree()).relay(relay, &pen.front);
+            let mut keeper = Keeper::new(pen, pen.tree()).relay(relay);
             keeper.because(Reason::GuardKilled);
             keeper.keep()
         }
@@ -226,6 +243,7 @@ fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd, spare_pid: Pid) -> u8 {
     leave_session();
     // If the child is gone already, its end tells.
     gate.write_all(&[0]).ok();
+    process::set_title(format_args!("{NAME} {}", pen.plan.id));
     pen.tell(&outside.unwrap_or_else(|| Event::Started {
         host: pen.host.identity(),
         spare: Identity::of(spare_pid),
@@ -237,7 +255,7 @@ fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd, spare_pid: Pid) -> u8 {
     let mut keeper = Keeper::new(pen, tree)
         .child(child)
         .settling(Settling::new(pen, false))
-        .relay(relay, &pen.front)
+        .relay(relay)
         .watch(Source::Front, pen.front.as_fd())
         .watch(Source::Spare, spare.as_fd())
         .idle_after(pen.spec.idle_timeout)
@@ -251,9 +269,6 @@ fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd, spare_pid: Pid) -> u8 {
     }
     if let Host::Alive(_, handle) = &pen.host {
         keeper = keeper.watch(Source::Host, handle.as_fd());
-    }
-    for handle in &pen.beyond {
-        keeper = keeper.watch(Source::Beyond, handle.as_fd());
     }
     for (pid, handle) in &pen.die_with {
         keeper = keeper.watch(Source::DieWith(*pid), handle.as_fd());

@@ -4,14 +4,12 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use nostray_sys::Pidfd;
 use nostray_sys::poll::{self, Until};
 use nostray_sys::proc::{Stat, describe, user_of};
 use nostray_sys::process::{Ended, News, Pid, Reaped, raise_priority, reap};
 use nostray_sys::signal::{Arrived, Signal, is_ignored, send_to_own_child};
 
 use crate::guard::{Pen, Settling};
-use crate::host::Host;
 use crate::idle::{IdleWatch, Sample};
 use crate::killing::{Came, Killing, Reaper};
 use crate::ready::{Notice, Readiness, Stream};
@@ -21,6 +19,10 @@ use crate::tree::Tree;
 use crate::witness::Event;
 use crate::words::{SPARE_GONE, asked, for_the_pen, ordered};
 
+/// How soon a front that has not answered is told again to go on, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
 /// Something that is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -28,8 +30,6 @@ pub(crate) enum Source {
     Stdin,
     Terminal,
     Host,
-    /// Whoever our host depends on.
-    Beyond,
     Front,
     Spare,
     DieWith(u32),
@@ -51,7 +51,6 @@ enum Child {
 pub(crate) struct Keeper<'a> {
     pen: &'a Pen<'a>,
     relay: Option<&'a Relay>,
-    front: Option<&'a Pidfd>,
     watches: Vec<(Source, BorrowedFd<'a>, Until)>,
     tree: Tree<'a>,
     tear_down: TearDown,
@@ -73,7 +72,6 @@ impl<'a> Keeper<'a> {
         Self {
             pen,
             relay: None,
-            front: None,
             watches: vec![(Source::Signals, pen.signals.as_fd(), Until::Readable)],
             tree,
             tear_down: TearDown::new(pen.spec.graces),
@@ -103,9 +101,8 @@ impl<'a> Keeper<'a> {
         self
     }
 
-    pub(crate) fn relay(mut self, relay: &'a Relay, front: &'a Pidfd) -> Self {
+    pub(crate) fn relay(mut self, relay: &'a Relay) -> Self {
         self.relay = Some(relay);
-        self.front = Some(front);
         self.watch(Source::Relay, relay.as_fd())
     }
 
@@ -146,9 +143,7 @@ impl<'a> Keeper<'a> {
         self.tree.dissolve();
         last_words();
         self.pen.tell(&Event::Empty);
-        // One that was stopped together with its child would never learn that it is all over; and one that hears only now of the
-        // stop must not follow it any more.
-        self.continue_front(None);
+        self.leave_no_front_stopped();
         match self.child {
             Child::Ended(how) => how.shell_code(),
             Child::Alive(_) | Child::Unknown => crate::OWN_FAILURE,
@@ -241,18 +236,38 @@ impl<'a> Keeper<'a> {
                     relay.send(Message::Stopped(by, self.stops));
                 }
             }
-            News::Continued(pid) if pid == child => self.continue_front(Some(Duration::from_millis(100))),
+            News::Continued(pid) if pid == child => self.continue_front(FIRST_PAUSE),
             _ => {}
         }
     }
 
     /// Lets a front go on that was stopped with the child. It may be just about to stop, and then misses it, so it is told again
-    /// after this time, and a few times more: on a busy machine it may be long about it.
-    fn continue_front(&mut self, again: Option<Duration>) {
-        if let (Some(relay), Some(front)) = (self.relay, self.front) {
-            relay.send(Message::Continued);
-            front.send(Signal::CONT).ok();
-            self.continue_front_at = again.map(|pause| (Instant::now() + pause, pause));
+    /// after this time, and again, until it has answered: on a busy machine it may be long about it.
+    fn continue_front(&mut self, again: Duration) {
+        if let Some(relay) = self.relay {
+            relay.send(Message::Continued(self.stops));
+            self.continue_front_at = Some((Instant::now() + again, again));
+        }
+    }
+
+    /// A front that was stopped together with its child would never learn that it is all over; and a front that hears only now of the
+    /// stop must not follow it any more. If it is not known to run, wait for its answer: after us there is no process that could
+    /// continue it.
+    fn leave_no_front_stopped(&mut self) {
+        if self.stops == 0 && !matches!(self.child, Child::Unknown) {
+            return;
+        }
+        self.watches.retain(|(source, ..)| *source == Source::Relay);
+        self.continue_front(FIRST_PAUSE);
+        while let Some((at, _)) = self.continue_front_at.filter(|_| !self.watches.is_empty()) {
+            self.wait_until(Some(at));
+            self.continue_front_again();
+        }
+    }
+
+    fn continue_front_again(&mut self) {
+        if let Some((_, pause)) = self.continue_front_at.filter(|(at, _)| *at <= Instant::now()) {
+            self.continue_front((pause * 2).min(LONGEST_PAUSE));
         }
     }
 
@@ -283,21 +298,12 @@ impl<'a> Keeper<'a> {
             Source::Stdin => self.because(Reason::StdinClosed),
             Source::Terminal => self.because(Reason::TerminalClosed),
             Source::Host => self.when_somebody_died(Reason::HostGone),
-            Source::Beyond => self.wake_host(),
             Source::Front => self.when_somebody_died(Reason::FrontKilled),
             Source::Spare => self.when_somebody_died(Reason::SpareKilled),
             Source::DieWith(pid) => self.when_somebody_died(Reason::DieWithEnded(pid)),
         }
         // Each of these happens once and would be reported for ever.
         self.watches.retain(|(watched, ..)| *watched != source);
-    }
-
-    /// Our host is one of ours, and it is over for it: it ends the child's input, and all that follows is as with any host. But
-    /// one that was stopped would do nothing for ever.
-    fn wake_host(&self) {
-        if let Host::Alive(_, handle) = &self.pen.host {
-            handle.send(Signal::CONT).ok();
-        }
     }
 
     /// False when no message will ever come again.
@@ -313,6 +319,7 @@ impl<'a> Keeper<'a> {
                     }
                 }
                 Next::Message(Message::Signal(arrived, _)) => self.on_signal(arrived, true),
+                Next::Message(Message::Runs(stops)) if stops == self.stops => self.continue_front_at = None,
                 Next::Message(_) => {}
                 Next::Nothing => return true,
                 Next::Closed => break,
@@ -465,9 +472,7 @@ impl<'a> Keeper<'a> {
         if let Some(settling) = &mut self.settling {
             settling.look();
         }
-        if let Some((_, pause)) = self.continue_front_at.filter(|(at, _)| *at <= Instant::now()) {
-            self.continue_front(Some(pause * 2).filter(|pause| *pause < Duration::from_secs(2)));
-        }
+        self.continue_front_again();
         let now = Instant::now();
         if let Some(idle) = &mut self.idle
             && !self.tear_down.has_begun()

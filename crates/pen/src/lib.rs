@@ -34,12 +34,15 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nostray_sys::descriptors::Room;
+
 pub use graces::Graces;
-pub use mark::{MARK, PenId, is_marked};
+pub use mark::{MARK, PenId, bears_limit, is_certainly_of_no_such_pen, is_marked};
 pub use rate::Rate;
 pub use ready::{Pattern, Port, Ready};
 pub use tear_down::{Ask, Order, Reason};
 pub use witness::{Event, Nobody, Objection, Opening, Witness};
+pub use words::Request;
 pub use yard::{Penned, Remains, Streams, Yard, Yielded};
 
 /// Exit code for nostray's own failures.
@@ -128,6 +131,17 @@ pub enum Error {
         /// What the system said.
         error: std::io::Error,
     },
+    /// Too few files may be open.
+    #[error(
+        "too few open files are allowed: {needed} more are needed, and the limit of {limit} leaves {free}; raise it with `ulimit -n`",
+        free = room.free, limit = room.limit
+    )]
+    Files {
+        /// What there is.
+        room: Room,
+        /// What there must be.
+        needed: u64,
+    },
     /// Whoever keeps records must not have it.
     #[error("{0}; nothing was started")]
     Refused(String),
@@ -142,6 +156,11 @@ pub enum Error {
         /// What the system said.
         error: std::io::Error,
     },
+}
+
+/// Whether so many files more can be open.
+pub fn has_room(room: Room, needed: u64) -> Result<(), Error> {
+    if room.free < needed { Err(Error::Files { room, needed }) } else { Ok(()) }
 }
 
 fn hint(error: &std::io::Error) -> &'static str {
@@ -176,14 +195,38 @@ pub fn run(spec: &Spec, id: PenId, witness: Box<dyn Witness>) -> Result<u8, Erro
     front::run(spec, id, witness)
 }
 
-/// Asks a process that keeps a pen (its guard, or whoever has taken its place) to end the pen, on the path on which every pen
-/// ends. The caller has checked that the handle is on the right process.
+/// Asks a process of this version that keeps a pen (its guard, or the spare or front that has taken its place) to end the pen, on the path
+/// on which every pen ends. The caller has checked that the handle is on the right process.
 pub fn ask(keeper: &nostray_sys::Pidfd, ask: Ask) -> std::io::Result<()> {
-    keeper.send_with(nostray_sys::Signal::TERM, words::number_of_ask(ask))
+    send(keeper, ask, Takes::Queued)
 }
 
-/// Gives an order to whoever keeps a pen. The caller has checked that the handle is on the right process, and ends the child's
-/// input next.
+/// Gives an order to a process of this version that keeps a pen. The caller has checked that the handle is on the right process, and
+/// ends the child's input next.
 pub fn give_order(keeper: &nostray_sys::Pidfd, order: Order) -> std::io::Result<()> {
-    keeper.send_with(nostray_sys::Signal::TERM, words::number_of_order(order))
+    send(keeper, order, Takes::Queued)
+}
+
+/// As what the keepers of a pen take requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    /// Queued signals: each request arrives, in order.
+    Queued,
+    /// SIGTERM alone, as older versions do, which would hand a queued signal to the child. Of two that wait, the second one is lost.
+    Terms,
+}
+
+/// Sends a request to a process that keeps a pen, of whatever version. The caller has checked that the handle is on the right process.
+pub fn send(keeper: &nostray_sys::Pidfd, request: impl Into<Request>, takes: Takes) -> std::io::Result<()> {
+    use nostray_sys::Signal;
+    let number = words::number_of(request.into());
+    let queued = match takes {
+        Takes::Queued => keeper.send_with(Signal::queued(), number),
+        Takes::Terms => return keeper.send_with(Signal::TERM, number),
+    };
+    match queued {
+        // The user has no room for another queued signal. SIGTERM needs none: at the worst it comes without its number.
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => keeper.send_with(Signal::TERM, number),
+        sent => sent,
+    }
 }

@@ -1,14 +1,24 @@
-//! The one variable that nostray adds to a child's environment. It says which pens a process was started in:
-//! evidence for whoever looks for survivors, never proof, since a program may change its environment.
+//! By what a process is known to be of a pen, when all who kept that were killed: one variable in its environment, and one limit.
+//!
+//! The variable says which pens a process was started in. A program may change or clear its environment, so there is a limit, too: that
+//! on the time of real-time threads, lowered from *unlimited* to a number of some hundred thousand years, whose lower bits are the pen's
+//! name. The kernel hands it down over fork and execve, and a process without privileges cannot raise it. So who bears it was started in
+//! the pen, whatever became of its environment, and a process without such a limit was not. It is evidence, like the variable: a limit
+//! can be copied.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::io;
 use std::str::FromStr;
 
-use nostray_sys::process::{Pid, getpid};
+use nostray_sys::proc::real_time_limit_of;
+use nostray_sys::process::{self, Pid, getpid};
 
 /// The name of the variable.
 pub const MARK: &str = "NOSTRAY_PEN";
+
+/// What the names of control groups begin with.
+const GROUP: &str = "nostray-";
 
 const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
@@ -30,6 +40,19 @@ impl PenId {
     #[must_use]
     pub fn in_series(&self, number: u64) -> Self {
         Self(format!("{self}.{number}"))
+    }
+
+    /// The name of its control group.
+    pub(crate) fn group(&self) -> String {
+        format!("{GROUP}{self}")
+    }
+
+    /// The name of the pen whose control group has this name, if the name has our form.
+    #[must_use]
+    pub fn of_group(name: &str) -> Option<&str> {
+        let id = name.strip_prefix(GROUP)?;
+        let (first, number) = id.split_once('.').unwrap_or((id, "0"));
+        (first.parse::<Self>().is_ok() && number.parse::<u64>().is_ok()).then_some(id)
     }
 
     /// The name of the series that a pen belongs to, if it does.
@@ -72,10 +95,74 @@ pub(crate) fn for_child(id: &PenId) -> OsString {
     mark
 }
 
-/// Whether a process bears the mark of a pen, as far as its environment can be read.
+/// Whether a process bears the mark of a pen: in its environment, as far as that can be read, or by its limit.
 #[must_use]
 pub fn is_marked(pid: Pid, id: &str) -> bool {
     nostray_sys::proc::environment(pid).is_ok_and(|environment| is_marked_in(&environment, id))
+        || real_time_limit_of(pid).is_some_and(|limit| Limit::of(limit) == Limit::Of(name_bits(id)))
+}
+
+/// Whether a process was certainly not started in a pen whose child [bears a limit](bears_limit).
+#[must_use]
+pub fn is_certainly_of_no_such_pen(pid: Pid, id: &str) -> bool {
+    match real_time_limit_of(pid).map(Limit::of) {
+        Some(Limit::None) => true,
+        Some(Limit::Of(name)) => name != name_bits(id),
+        // It was lowered once more.
+        Some(Limit::Lower) | None => false,
+    }
+}
+
+/// Whether children of this process bear a limit with the name of their pen. Where it is lower already, there is no room for one.
+#[must_use]
+pub fn bears_limit() -> bool {
+    limit_for(0, process::real_time_limit()).is_some()
+}
+
+/// In the child: takes the limit on. Where there is no room for it, the variable has to do.
+pub(crate) fn take_limit(id: &PenId) -> io::Result<()> {
+    match limit_for(name_bits(&id.0), process::real_time_limit()) {
+        Some(limit) => process::lower_real_time_limit(limit),
+        None => Ok(()),
+    }
+}
+
+/// Numbers in this range are limits of ours. A pen inside a pen has a lower one, by a step.
+const OURS: std::ops::Range<u64> = 1 << 62..1 << 63;
+const STEP: u64 = 1 << 52;
+
+/// What a limit says.
+#[derive(Debug, PartialEq, Eq)]
+enum Limit {
+    /// That of a process outside of all pens.
+    None,
+    /// That of the pen whose name has these bits.
+    Of(u64),
+    /// It is lower than ours are.
+    Lower,
+}
+
+impl Limit {
+    fn of(limit: u64) -> Self {
+        match limit {
+            limit if OURS.contains(&limit) => Self::Of(limit % STEP),
+            limit if limit < OURS.start => Self::Lower,
+            _ => Self::None,
+        }
+    }
+}
+
+fn limit_for(name: u64, current: u64) -> Option<u64> {
+    let limit = (current.min(OURS.end) / STEP).checked_sub(1)? * STEP + name;
+    OURS.contains(&limit).then_some(limit)
+}
+
+/// The forty bits of a name, and twelve of the number in its series.
+fn name_bits(id: &str) -> u64 {
+    let (first, number) = id.split_once('.').unwrap_or((id, "0"));
+    let letter = |byte: u8| LETTERS.iter().position(|letter| *letter == byte).unwrap_or(0) as u64;
+    let name = first.bytes().take(8).fold(0, |bits, byte| bits << 5 | letter(byte));
+    (number.parse::<u64>().unwrap_or(0) % (1 << 12)) << 40 | name
 }
 
 /// The same for an environment that was read.
@@ -103,6 +190,28 @@ mod tests {
         let (a, b) = (PenId::new(), PenId::new());
         assert_eq!(a.to_string().len(), 8);
         assert_ne!(a, b);
+    }
+
+    #[test]
+    fn a_limit_says_which_pen_it_is_of_also_inside_of_others() {
+        let ids = ["00000000", "zzzzzzzz", "k7f39q2x", "k7f39q2x.1", "k7f39q2x.4095"];
+        for (at, id) in ids.iter().enumerate() {
+            assert!(ids[at + 1..].iter().all(|other| name_bits(other) != name_bits(id)), "{id}");
+            let mut limit = u64::MAX;
+            for depth in 0..1000 {
+                let inner = limit_for(name_bits(id), limit).expect("there is room");
+                assert!(inner < limit, "{depth}");
+                assert_eq!(Limit::of(inner), Limit::Of(name_bits(id)));
+                limit = inner;
+            }
+        }
+        for (limit, expected) in
+            [(u64::MAX, Limit::None), (1 << 63, Limit::None), (200_000, Limit::Lower), (0, Limit::Lower)]
+        {
+            assert_eq!(Limit::of(limit), expected);
+        }
+        assert_eq!(limit_for(1, 200_000), None);
+        assert_eq!(limit_for(1, 0), None);
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nostray_sys::process::Pid;
-use nostray_sys::signal::{Arrived, Signal};
+use nostray_sys::signal::{Arrived, Signal, send_to_self_on_input};
+use nostray_sys::stream::{Pipe, Sink, do_not_wait, read};
 
 /// How often the child has been stopped. By it the guard knows a word to go on that was meant for an earlier stop.
 pub(crate) type Stops = i32;
@@ -17,8 +18,10 @@ pub(crate) enum Message {
     /// Guard to front: the child has been stopped by this signal; do as it does, so that the shell which waits
     /// for the front sees it.
     Stopped(Signal, Stops),
-    /// Guard to front: the child goes on, so never mind.
-    Continued,
+    /// Guard to front: the child goes on after so many stops, or has ended, so never mind.
+    Continued(Stops),
+    /// Front to guard: it has heard that, and runs.
+    Runs(Stops),
     /// Guard to front, its first word: this is its number.
     Guard(Pid),
 }
@@ -35,7 +38,8 @@ impl Message {
             }
             Self::Stopped(signal, stops) => [2, signal.as_raw(), 0, 0, 0, stops],
             Self::Guard(pid) => [3, raw(Some(pid)), 0, 0, 0, 0],
-            Self::Continued => [4, 0, 0, 0, 0, 0],
+            Self::Continued(stops) => [4, 0, 0, 0, 0, stops],
+            Self::Runs(stops) => [5, 0, 0, 0, 0, stops],
         };
         let mut bytes = [0; SIZE];
         for (slot, number) in bytes.chunks_exact_mut(4).zip(numbers) {
@@ -58,7 +62,8 @@ impl Message {
             }
             2 => Signal::from_raw(first).map(|signal| Self::Stopped(signal, stops)),
             3 => pid(first).map(Self::Guard),
-            4 => Some(Self::Continued),
+            4 => Some(Self::Continued(stops)),
+            5 => Some(Self::Runs(stops)),
             _ => None,
         }
     }
@@ -78,26 +83,45 @@ pub(crate) enum Next {
 /// One end of the connection. Spare and guard have the same one: the spare reads from it only after the guard
 /// is gone.
 #[derive(Debug)]
-pub(crate) struct Relay(OwnedFd);
+pub(crate) struct Relay {
+    messages: OwnedFd,
+    /// A pipe from guard to front. **What comes through it continues a front that is stopped**, and so does its end, when spare and guard
+    /// are gone. The kernel sees to that: a guard in a pid namespace of its own cannot signal the front. It is not the socket, since the
+    /// word to stop must not undo the stop.
+    wake: OwnedFd,
+}
 
 impl Relay {
-    /// The front's end and the guard's.
+    /// The front's end, in the front, and the guard's.
     pub(crate) fn pair() -> io::Result<(Self, Self)> {
         let (front, guard) = nostray_sys::descriptors::message_pair()?;
-        Ok((Self(front), Self(guard)))
+        let wake = Pipe::new()?;
+        do_not_wait(&wake.reader)?;
+        do_not_wait(&wake.writer)?;
+        send_to_self_on_input(wake.reader.as_fd(), Signal::CONT)?;
+        Ok((Self { messages: front, wake: wake.reader }, Self { messages: guard, wake: wake.writer }))
     }
 
     /// Sends without waiting. A peer that is gone or that has stopped reading is noticed by other means.
     pub(crate) fn send(&self, message: Message) {
-        nostray_sys::descriptors::send_message(self.0.as_fd(), &message.encode()).ok();
+        nostray_sys::descriptors::send_message(self.messages.as_fd(), &message.encode()).ok();
+        if let Message::Continued(_) = message {
+            Sink::OwnPipe.write(self.wake.as_fd(), &[0]).ok();
+        }
     }
 
     /// What waits to be read.
     pub(crate) fn next(&self) -> Next {
         let mut bytes = [0; SIZE];
-        match nostray_sys::descriptors::receive_message(self.0.as_fd(), &mut bytes) {
+        match nostray_sys::descriptors::receive_message(self.messages.as_fd(), &mut bytes) {
             Ok(0) => Next::Closed,
-            Ok(n) => Message::decode(&bytes[..n]).map_or(Next::Nothing, Next::Message),
+            Ok(n) => {
+                let message = Message::decode(&bytes[..n]);
+                if let Some(Message::Continued(_)) = message {
+                    read(&self.wake, &mut [0; 64]).ok(); // or it would be full one day
+                }
+                message.map_or(Next::Nothing, Next::Message)
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Next::Nothing,
             Err(_) => Next::Closed,
         }
@@ -106,7 +130,7 @@ impl Relay {
 
 impl AsFd for Relay {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.messages.as_fd()
     }
 }
 
@@ -122,7 +146,8 @@ mod tests {
             Message::Signal(Arrived { signal: Signal::TERM, sender: pid, from_kernel: false, value: Some(7) }, 3),
             Message::Signal(Arrived { signal: Signal::HUP, sender: None, from_kernel: true, value: None }, 0),
             Message::Stopped(Signal::TSTP, 9),
-            Message::Continued,
+            Message::Continued(2),
+            Message::Runs(4),
             Message::Guard(pid.expect("positive")),
         ] {
             front.send(message);

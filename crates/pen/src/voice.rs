@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::time::SystemTime;
 
 use nostray_sys::descriptors::write_to_stderr_at_once;
+use nostray_sys::text::escaped;
 
 use crate::mark::PenId;
 use crate::{Error, Spec};
@@ -50,7 +51,8 @@ impl Voice {
     fn write_down(&self, text: &dyn Display) {
         if let Some(mut log) = self.log.as_ref() {
             let now = humantime::format_rfc3339_millis(SystemTime::now());
-            let line = format!("{now} {} [{}] {text}\n", self.id, std::process::id());
+            let text = text.to_string();
+            let line = format!("{now} {} [{}] {}\n", self.id, std::process::id(), escaped(&text));
             // A full disk or a full pipe must not keep a tree alive: what does not fit is lost.
             log.write_all(line.as_bytes()).ok();
         }

@@ -6,7 +6,29 @@ use nostray_sys::signal::{Arrived, Signal};
 
 use crate::tear_down::{Ask, Order};
 
-/// Numbers that make a SIGTERM to a guard a request to end its pen follow from here.
+/// What can be sent to a process that keeps a pen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Request {
+    /// To end it.
+    Ask(Ask),
+    /// To end its child for a reason of its supervisor's.
+    Order(Order),
+}
+
+impl From<Ask> for Request {
+    fn from(ask: Ask) -> Self {
+        Self::Ask(ask)
+    }
+}
+
+impl From<Order> for Request {
+    fn from(order: Order) -> Self {
+        Self::Order(order)
+    }
+}
+
+/// Numbers that make a queued signal, or a SIGTERM, to a guard a request to end its pen follow from here.
 const ASKS: i32 = 0x7374_6f70;
 /// The number by which a guard is told that its spare is gone. It may see that by itself, too; but whoever asked by a plain SIGTERM,
 /// from outside of its pid namespace, could not be told from a stranger.
@@ -25,18 +47,21 @@ pub(crate) fn ordered(arrived: Arrived) -> Option<Order> {
 }
 
 fn nth<T: Copy>(all: &[T], first: i32, arrived: Arrived) -> Option<T> {
-    let value = arrived.value.filter(|_| arrived.signal == Signal::TERM)?;
+    let value = arrived.value.filter(|_| [Signal::TERM, Signal::queued()].contains(&arrived.signal))?;
     usize::try_from(value.checked_sub(first)?).ok().and_then(|at| all.get(at)).copied()
 }
 
-/// The number of one of them.
-pub(crate) fn number_of_ask(ask: Ask) -> i32 {
-    number(&Ask::ALL, ASKS, ask)
+/// Whether it is one, however it came.
+pub(crate) fn is_request(arrived: Arrived) -> bool {
+    asked(arrived).is_some() || ordered(arrived).is_some()
 }
 
-/// The number of one of them.
-pub(crate) fn number_of_order(order: Order) -> i32 {
-    number(&Order::ALL, ORDERS, order)
+/// The number that goes along with a request.
+pub(crate) fn number_of(request: Request) -> i32 {
+    match request {
+        Request::Ask(ask) => number(&Ask::ALL, ASKS, ask),
+        Request::Order(order) => number(&Order::ALL, ORDERS, order),
+    }
 }
 
 fn number<T: PartialEq>(all: &[T], first: i32, one: T) -> i32 {
@@ -61,9 +86,10 @@ pub(crate) fn for_the_pen(arrived: Arrived, opener: Option<Pid>) -> Option<Arriv
     match arrived.value {
         Some(value) if value & !0x1ff == HANDED_ON && arrived.sender == Some(opener) => {
             let signal = Signal::from_raw(value & 0xff)?;
-            Some(Arrived { signal, from_kernel: value & BY_THE_KERNEL != 0, value: None, ..arrived })
+            // Its own sender is known to the opener alone, which has it in the journal.
+            Some(Arrived { signal, sender: None, from_kernel: value & BY_THE_KERNEL != 0, value: None })
         }
-        Some(_) => Some(arrived).filter(|_| asked(arrived).is_some() || ordered(arrived).is_some()),
+        Some(_) => Some(arrived).filter(|_| is_request(arrived)),
         None => Some(arrived).filter(|arrived| arrived.signal == Signal::CONT && is_for_the_pen(*arrived)),
     }
 }

@@ -20,7 +20,7 @@ use nostray_sys::process::{self, Ended, News, Pid, Reaped, Side, getpid};
 use nostray_sys::signal::{Arrived, Signal, SignalFd, is_ignored, send_to_own_child};
 use nostray_sys::stream::{Pipe, do_not_wait};
 
-use crate::front::{self, Given, Opener, signals_to_watch, stop_like_the_child, watch_all};
+use crate::front::{self, Given, Opener, signals_to_watch, stop_unless, watch_all};
 use crate::host::{self, Host};
 use crate::killing::{Came, Killing, Reaper};
 use crate::tree::{Strangers, Tier, Tree};
@@ -61,6 +61,9 @@ pub struct Streams {
     pub stderr: OwnedFd,
 }
 
+/// So many files it opens at most, with those of the pen's front and the streams of its child, without what some options need.
+const FILES: u64 = 20;
+
 /// What has become of the processes below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Yielded {
@@ -77,7 +80,7 @@ pub enum Yielded {
 impl Yard {
     /// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else.**
     pub fn open(die_with: &[u32]) -> Result<Self, Error> {
-        let given = Given::take()?;
+        let given = Given::take(FILES)?;
         let signals = SignalFd::new(&signals_to_watch()).during("watch for signals")?;
         let host = host::find(given.stdin)?;
         let die_with = watch_all(die_with)?;
@@ -126,6 +129,10 @@ impl Yard {
     #[must_use]
     pub fn next_signal(&self) -> Option<Arrived> {
         while let Ok(Some(arrived)) = self.signals.next() {
+            if words::is_request(arrived) {
+                // It ends what a SIGTERM ends, and with the same code.
+                return Some(Arrived { signal: Signal::TERM, ..arrived });
+            }
             if words::is_for_the_pen(arrived) || Self::is_key(arrived) {
                 return Some(arrived);
             }
@@ -160,7 +167,7 @@ impl Yard {
 
     /// Stops this process as a terminal wants it, until it is continued.
     pub fn stop_with_terminal(by: Signal) {
-        stop_like_the_child(by);
+        stop_unless(by, || false);
     }
 
     /// Opens one pen in this very process, which was the host's to wait for until now. Returns its exit code.
@@ -211,6 +218,7 @@ impl Yard {
         witness: Box<dyn Witness>,
     ) -> u8 {
         process::set_name(guard::FRONT_NAME);
+        process::set_title(format_args!("{} {id}", guard::FRONT_NAME));
         let [stdin, stdout, stderr] = &streams;
         let mut given = self.given.clone();
         let opened =
@@ -311,6 +319,18 @@ impl Penned {
     /// another queued signal.
     pub fn hand_on(&self, arrived: Arrived) -> bool {
         self.front.as_ref().is_some_and(|front| front.send_with(Signal::queued(), words::handed_on(arrived)).is_ok())
+    }
+
+    /// Stops this process as the pen's front was, until it is continued: by the shell, or by that front.
+    pub fn stop_with_it(&self, by: Signal) {
+        let is_stopped = || self.pid.and_then(Stat::of).is_some_and(|stat| stat.is_stopped());
+        stop_unless(by, || !is_stopped());
+    }
+
+    /// Whether a signal is the word of the pen's front that we need not be stopped any more.
+    #[must_use]
+    pub fn wakes_us(&self, arrived: Arrived) -> bool {
+        arrived.signal == Signal::CONT && arrived.sender.is_some() && arrived.sender == self.pid
     }
 
     /// Lets the pen's front go on, if it was stopped.

@@ -1,7 +1,7 @@
 //! Who is there: every pen on record, with what its tree uses.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nostray_pen::Ask;
 use nostray_sys::identity::{Identity, World};
@@ -9,7 +9,8 @@ use nostray_sys::proc::{self, Stat, memory_of, open_files_of};
 use nostray_sys::process::{Pid, cpu_time};
 
 use crate::record::{self, Process, Record, Unreadable};
-use crate::{Place, sweep};
+use crate::survivors::Found;
+use crate::{Place, ending, sweep};
 
 /// What a tree uses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -59,10 +60,28 @@ impl Pen {
         self.record.as_ref().is_ok_and(|record| sweep::ask(record, ask))
     }
 
+    /// Waits for its end, after it was asked at that moment, and sees to it if its keepers are stopped. `tick` is called
+    /// several times a second. False if it is still there.
+    pub fn see_to_its_end(&self, ask: Ask, since: Instant, tick: &mut dyn FnMut()) -> bool {
+        ending::see_to_it(&self.place, &self.id, ask, since, tick)
+    }
+
     /// Whether it is still on record with a live owner.
     #[must_use]
     pub fn is_there(&self) -> bool {
-        record::path(&self.place, &self.id).exists() && sweep::owner_is_alive(&self.place, &self.id)
+        sweep::is_on_record(&self.place, &self.id) && sweep::owner_is_alive(&self.place, &self.id)
+    }
+
+    /// Whether all who keep it are stopped: it acts on nothing until they go on.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.owner_alive && self.record.as_ref().is_ok_and(|record| ending::is_frozen(&self.place, record))
+    }
+
+    /// Every process that is there of it, nostray's own included.
+    #[must_use]
+    pub fn who_is_left(&self) -> Vec<Found> {
+        ending::who_is_left(&self.place, &self.id)
     }
 }
 

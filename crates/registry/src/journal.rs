@@ -1,14 +1,17 @@
 //! The journal: what happened to each pen, and why, a line each. Append-only and bounded: two generations of one mebibyte.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use nostray_pen::Reason;
+use nostray_sys::signal::Arrived;
 use serde::{Deserialize, Serialize};
 
-use crate::Place;
+use crate::secrets::{describe, masked_text};
+use crate::{Place, files};
 
 /// When the journal is put aside for a new one.
 const FULL: u64 = 1 << 20;
@@ -37,6 +40,31 @@ pub struct Cause {
     /// The command line of the process that asked for it, where it could be seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<String>,
+}
+
+impl Cause {
+    /// The reason of a pen, and its sender by its command line, with secrets masked.
+    #[must_use]
+    pub fn of(reason: &Reason) -> Self {
+        Self {
+            reason: reason.word().to_owned(),
+            detail: reason.to_string(),
+            sender: reason.sender().map(describe).filter(|text| !text.is_empty()),
+        }
+    }
+
+    /// A signal that ended more than one pen.
+    #[must_use]
+    pub fn of_signal(Arrived { signal, sender, .. }: Arrived) -> Self {
+        Self::of(&Reason::Signal { signal, sender, for_front: true })
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)?;
+        self.sender.as_ref().map_or(Ok(()), |sender| write!(f, " ({sender})"))
+    }
 }
 
 /// What happened.
@@ -82,6 +110,11 @@ pub enum Story {
         survivors: usize,
         /// How many are still there.
         left: usize,
+    },
+    /// All who kept a pen are dead, and so many processes may be of it or not.
+    Unproved {
+        /// How many.
+        candidates: usize,
     },
     /// A child that ended by itself is started again.
     Respawning {
@@ -130,6 +163,11 @@ pub enum Story {
         /// Why it cannot.
         why: String,
     },
+    /// No message of a shared child has named a session in the way that `--route-by` says.
+    NeverRouted {
+        /// Where it was looked for.
+        by: String,
+    },
     /// Something about the slot that it wants or holds.
     Slot {
         /// Which.
@@ -147,6 +185,23 @@ pub enum Story {
     Unknown,
 }
 
+impl Story {
+    /// Whatever it quotes of a child, a host or a sender. The command is masked already, word by word.
+    fn mask_secrets(&mut self) {
+        let mask = |text: &mut String| *text = masked_text(text);
+        match self {
+            Self::Stopping(cause) => mask(&mut cause.detail),
+            Self::Exited { how: text, .. }
+            | Self::Respawning { cause: text, .. }
+            | Self::Tripped { cause: text }
+            | Self::Detached { why: text, .. }
+            | Self::Slot { what: text, .. }
+            | Self::Refused { why: text } => mask(text),
+            _ => {}
+        }
+    }
+}
+
 /// The journal in a place.
 #[derive(Debug, Clone)]
 pub struct Journal {
@@ -161,7 +216,8 @@ impl Journal {
     }
 
     /// Adds a line. What goes wrong (a full disk) is nobody's business at this moment: the tree goes first.
-    pub fn add(&self, id: &str, story: Story) {
+    pub fn add(&self, id: &str, mut story: Story) {
+        story.mask_secrets();
         let entry = Entry { time: now(), id: id.to_owned(), story };
         self.write(&entry).ok();
     }
@@ -170,7 +226,13 @@ impl Journal {
         let mut line = vec![b'\n'];
         serde_json::to_writer(&mut line, &shortened(entry))?;
         line.push(b'\n');
-        let mut file = File::options().append(true).create(true).mode(0o600).open(&self.path)?;
+        let mut file = match files::to_append(&self.path) {
+            Err(error) if files::is_not_plain(&error) => {
+                std::fs::rename(&self.path, self.path.with_extension("damaged"))?;
+                files::to_append(&self.path)?
+            }
+            opened => opened?,
+        };
         // In one piece, and with a line's end before it, in case somebody's disk was full in the middle of the last one.
         file.write_all(&line)?;
         if file.metadata()?.len() > FULL {
@@ -197,7 +259,7 @@ impl Journal {
     pub fn read(&self) -> Vec<Entry> {
         let mut entries = Vec::new();
         for path in [self.older(), self.path.clone()] {
-            if let Ok(mut file) = File::open(path) {
+            if let Ok(mut file) = files::to_read(&path) {
                 entries.extend(read_lines(&mut file));
             }
         }
@@ -228,7 +290,7 @@ pub struct Follower {
 impl Follower {
     /// What has been added since the last call.
     pub fn more(&mut self) -> Vec<Entry> {
-        let Ok(mut file) = File::open(&self.journal.path) else { return Vec::new() };
+        let Ok(mut file) = files::to_read(&self.journal.path) else { return Vec::new() };
         let length = file.metadata().map_or(0, |found| found.len());
         if length < self.position {
             self.position = 0; // a new one

@@ -6,6 +6,8 @@
 //! contention between pens, and nothing to repair after a crash.
 
 mod census;
+mod ending;
+pub mod files;
 mod journal;
 mod output;
 mod place;
@@ -14,6 +16,7 @@ mod record;
 mod secrets;
 mod series;
 mod slots;
+mod stopped;
 mod survivors;
 mod sweep;
 mod witness;
@@ -24,11 +27,12 @@ pub use output::{Output, Printed};
 pub use place::Place;
 pub use predecessors::Predecessors;
 pub use record::{Labels, Lease, Process, Record, Shared, State, Unreadable};
-pub use secrets::masked;
+pub use secrets::{describe, masked, masked_text};
 pub use series::SeriesKeeper;
 pub use slots::{Holder, end_holder_apart, sweep_slot_apart, sweep_slot_here};
+pub use stopped::{WAS_STOPPED, end_stopped_steward};
 pub use survivors::{Evidence, Found};
-pub use sweep::{Outcome, Policy, Swept, is_on_record, sweep, sweep_pen};
+pub use sweep::{Outcome, Policy, Swept, forget, is_on_record, sweep, sweep_pen};
 pub use witness::{Passport, RecordKeeper, SAYS_STOPPING};
 
 /// What can go wrong with the registry. None of it keeps a child from being contained.
@@ -41,6 +45,12 @@ pub enum Error {
         /// What was tried, and why not.
         why: String,
     },
+    /// Processes cannot be told apart for longer than their numbers last.
+    #[error("{why}")]
+    NoProc {
+        /// What is missing.
+        why: String,
+    },
     /// The system refused.
     #[error("{path}: {error}", path = path.display())]
     Io {
@@ -49,6 +59,20 @@ pub enum Error {
         /// What it said.
         error: std::io::Error,
     },
+}
+
+/// Why [`nostray_sys::identity::World::current`] is not known.
+#[must_use]
+pub fn why_no_world() -> String {
+    const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+    match std::fs::File::open(BOOT) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => format!("{BOOT}: {error}"),
+        Err(_) if std::path::Path::new("/proc/self/stat").exists() => {
+            format!("{BOOT} is not there: mount /proc without subset=pid, or this run of the machine has no name")
+        }
+        Err(_) => "/proc is not mounted".to_owned(),
+        Ok(_) => "/proc/self/ns/pid cannot be read".to_owned(),
+    }
 }
 
 impl Error {

@@ -2,13 +2,15 @@
 //! whoever wonders, in a file for each front, bounded, for a week.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use crate::Place;
+use nostray_sys::text::escaped;
+
 use crate::journal::now;
+use crate::secrets::masked_text;
+use crate::{Place, files};
 
 /// When the file is put aside for a new one.
 const FULL: u64 = 256 << 10;
@@ -38,16 +40,14 @@ impl Output {
 
     fn write(&mut self, why: &str, line: &[u8]) -> io::Result<()> {
         if self.file.is_none() {
-            let flags = nostray_sys::descriptors::NO_FOLLOW_AND_DO_NOT_WAIT;
-            let mut file =
-                File::options().append(true).create(true).mode(0o600).custom_flags(flags).open(&self.path)?;
+            let mut file = files::to_append(&self.path)?;
             self.size = file.seek(SeekFrom::End(0))?;
             self.file = Some(file);
         }
         let Some(file) = &mut self.file else { return Ok(()) };
         let text = String::from_utf8_lossy(&line[..line.len().min(LONGEST_LINE)]);
         let more = if line.len() > LONGEST_LINE { format!(" [{} bytes]", line.len()) } else { String::new() };
-        let text = format!("{} {why}: {}{more}\n", now(), text.trim_end().escape_debug());
+        let text = format!("{} {why}: {}{more}\n", now(), escaped(&masked_text(text.trim_end())));
         file.write_all(text.as_bytes())?;
         self.size += text.len() as u64;
         if self.size > FULL {
@@ -71,10 +71,7 @@ impl Output {
     pub fn read(&self) -> Vec<Printed> {
         let mut text = String::new();
         for path in [self.path.with_extension("out.1"), self.path.clone()] {
-            let flags = nostray_sys::descriptors::NO_FOLLOW_AND_DO_NOT_WAIT;
-            if let Ok(file) = File::options().read(true).custom_flags(flags).open(path) {
-                let mut bytes = Vec::new();
-                file.take(2 * FULL).read_to_end(&mut bytes).ok();
+            if let Ok(bytes) = files::to_read(&path).and_then(|file| files::read(&file, 2 * FULL)) {
                 text.push_str(&String::from_utf8_lossy(&bytes));
             }
         }

@@ -2,9 +2,13 @@
 //! next one is not started before that: a new instance that opens a database which the old one still holds is how restart loops
 //! begin.
 
+use std::time::Instant;
+
 use nostray_pen::PenId;
+use nostray_sys::Signal;
 use nostray_sys::identity::{Identity, World};
 use nostray_sys::process::Pid;
+use nostray_sys::standstill::Standstill;
 
 use crate::record::{self, Process, Record};
 use crate::{Place, sweep};
@@ -13,6 +17,8 @@ use crate::{Place, sweep};
 #[derive(Debug, Default)]
 pub struct Predecessors {
     series: Vec<(Place, String)>,
+    /// The processes that keep them.
+    keepers: Vec<Standstill>,
 }
 
 impl Predecessors {
@@ -26,7 +32,10 @@ impl Predecessors {
             let (Some(ours), Some(theirs)) = (&own.shared, &other.shared) else { return false };
             let for_the_same = match (&ours.key, &theirs.key) {
                 (Some(ours), Some(theirs)) => ours == theirs,
-                (None, None) => own.command == other.command && own.cwd == other.cwd,
+                (None, None) => {
+                    let is_there = own.cwd == other.cwd || ours.any_dir || theirs.any_dir;
+                    own.command == other.command && is_there
+                }
                 _ => false,
             };
             other.id != own.id
@@ -42,22 +51,51 @@ impl Predecessors {
                 }
             }
         }
-        Self { series }
+        Self { series, keepers: Vec::new() }
     }
 
-    /// Whether nothing is left of any of them.
+    /// Whether nothing is left of any of them. One of which only a candidate may be left has no child any more: that one is on record.
     pub fn are_gone(&mut self) -> bool {
-        self.series.retain(|(place, id)| !members(place, id).is_empty());
+        let is_unproved = |place: &Place, id: &str| {
+            let record = Record::read(&record::path(place, id));
+            record.is_ok_and(|record| !record.candidates.is_empty()) && !sweep::owner_is_alive(place, id)
+        };
+        self.series.retain(|(place, id)| members(place, id).iter().any(|id| !is_unproved(place, id)));
         self.series.is_empty()
     }
 
-    /// Ends what nobody keeps any more of them, in a process of its own, if there is such.
+    /// Sees that they end: continues stopped keepers, and sweeps trees without keepers in a process of its own, which it returns. To be
+    /// called about once a second.
     #[must_use]
-    pub fn sweep(&self) -> Option<Pid> {
+    pub fn sweep(&mut self) -> Option<Pid> {
+        self.see_to_keepers();
         let is_left_alone =
             |(place, id): &(Place, String)| members(place, id).iter().all(|id| !sweep::owner_is_alive(place, id));
         if self.series.iter().any(is_left_alone) { sweep::sweep_apart().ok() } else { None }
     }
+
+    /// Continues a stopped keeper, so that it ends its tree. Kills a keeper that stays stopped because a debugger holds it.
+    fn see_to_keepers(&mut self) {
+        for keeper in self.series.iter().flat_map(|(place, id)| keepers(place, id)) {
+            if !self.keepers.iter().any(|known| known.who() == keeper) {
+                self.keepers.push(Standstill::of(keeper));
+            }
+        }
+        for keeper in &mut self.keepers {
+            let is_proved = keeper.look(Instant::now());
+            if keeper.is_suspected()
+                && let Some(handle) = keeper.who().open()
+            {
+                handle.send(if is_proved { Signal::KILL } else { Signal::CONT }).ok();
+            }
+        }
+    }
+}
+
+/// nostray's own processes around the children of a series.
+pub(crate) fn keepers(place: &Place, series: &str) -> Vec<Identity> {
+    let records = members(place, series).into_iter().filter_map(|id| Record::read(&record::path(place, &id)).ok());
+    records.flat_map(|record| record.keepers()).collect()
 }
 
 /// What is on record of a series.

@@ -1,17 +1,18 @@
 //! The record of one pen.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use nostray_pen::Takes;
 use nostray_sys::identity::{Identity, World};
 use nostray_sys::proc::StartTime;
 use nostray_sys::process::Pid;
 use serde::{Deserialize, Serialize};
 
-use crate::Place;
+use crate::secrets::masked_text;
+use crate::{Place, files};
 
 /// The format of the file. Raised when an older reader would misunderstand it.
 pub(crate) const VERSION: u32 = 1;
@@ -79,6 +80,16 @@ pub enum State {
 }
 
 impl State {
+    /// A reason may quote what a child has said.
+    pub(crate) fn without_secrets(self) -> Self {
+        match self {
+            Self::Stopping { reason } => Self::Stopping { reason: masked_text(&reason) },
+            Self::BackingOff { cause } => Self::BackingOff { cause: masked_text(&cause) },
+            Self::Tripped { cause } => Self::Tripped { cause: masked_text(&cause) },
+            Self::Starting | Self::Ready | Self::Asleep => self,
+        }
+    }
+
     /// The word for it.
     #[must_use]
     pub fn word(&self) -> &'static str {
@@ -132,6 +143,16 @@ pub struct Record {
     /// The processes above the front, nearest first: orphans of this pen are handed to one of them.
     #[serde(default)]
     pub ancestors: Vec<Process>,
+    /// The session (as the kernel has them) that the front is in; zero if that is outside of its pid namespace. A process of the pen is in
+    /// this session or in a later one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sid: Option<i32>,
+    /// The control group that the front was started in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub around: Option<String>,
+    /// Written by a sweep: all who kept it are dead, and these may be of it or not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<Process>,
     /// What holds the tree together: `cgroup`, `pid-namespace` or `subreaper`.
     pub tier: String,
     /// The folder of its control group, where there is one.
@@ -148,6 +169,12 @@ pub struct Record {
     /// How the child says that it is doing, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
+    /// Whether its keepers take requests as queued signals. Those of older versions do not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub queued: bool,
+    /// Whether its child bears a limit with its name, and so all that the child has started.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub limited: bool,
     /// The slot that it holds, or waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<String>,
@@ -162,6 +189,9 @@ pub struct Shared {
     /// The name under which it is shared, if the user gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// Sessions of all directories share it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub any_dir: bool,
     /// Why it is not the one that others share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
@@ -218,18 +248,17 @@ impl Record {
         [self.guard, self.spare, Some(self.front)].into_iter().flatten().filter_map(Process::identity).collect()
     }
 
+    /// As what they take requests.
+    #[must_use]
+    pub fn takes(&self) -> Takes {
+        if self.queued { Takes::Queued } else { Takes::Terms }
+    }
+
     /// Writes it in one step: whoever reads sees the old one or the new one.
     pub(crate) fn write(&self, place: &Place) -> io::Result<()> {
-        let new = place.file(&format!("{}.new", self.id));
         let mut text = serde_json::to_vec(self)?;
         text.push(b'\n');
-        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        let written = file.write_all(&text).and_then(|()| std::fs::rename(&new, path(place, &self.id)));
-        if written.is_err() {
-            // A full disk must not be made fuller by half a record.
-            std::fs::remove_file(&new).ok();
-        }
-        written
+        files::replace(&path(place, &self.id), &place.file(&format!("{}.new", self.id)), &text)
     }
 
     /// Reads one. Nothing is believed that is not whole, of this version, and ours.
@@ -253,25 +282,18 @@ impl Record {
 }
 
 fn read_own_file(path: &Path) -> Result<Vec<u8>, Unreadable> {
-    const NO_FOLLOW_AND_DO_NOT_WAIT: i32 = nostray_sys::descriptors::NO_FOLLOW_AND_DO_NOT_WAIT;
-    let open = File::options().read(true).custom_flags(NO_FOLLOW_AND_DO_NOT_WAIT).open(path);
-    let file = open.map_err(|error| match error.kind() {
+    let file = files::to_read(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Unreadable::Gone,
         _ => Unreadable::NotOurs(error.to_string()),
     })?;
     let found = file.metadata().map_err(|error| Unreadable::NotOurs(error.to_string()))?;
-    if !found.is_file() {
-        return Err(Unreadable::NotOurs("is not a plain file".to_owned()));
-    }
     if found.uid() != nostray_sys::process::user() {
         return Err(Unreadable::NotOurs("belongs to another user".to_owned()));
     }
     if found.len() > LARGEST {
         return Err(Unreadable::NotOurs("is far too large".to_owned()));
     }
-    let mut text = Vec::new();
-    file.take(LARGEST).read_to_end(&mut text).map_err(|error| Unreadable::Damaged(error.to_string()))?;
-    Ok(text)
+    files::read(&file, LARGEST).map_err(|error| Unreadable::Damaged(error.to_string()))
 }
 
 /// Where the record of a pen is.
@@ -321,15 +343,21 @@ mod tests {
             guard: Some(process(13)),
             child: Some(process(14)),
             ancestors: vec![process(10), process(1)],
+            sid: Some(10),
+            around: Some("/x".to_owned()),
+            candidates: vec![process(16)],
             tier: "subreaper".to_owned(),
             cgroup: None,
             eof_grace: 2000,
             term_grace: 5000,
             generation: Some(3),
             status: None,
+            queued: true,
+            limited: true,
             slot: Some("db".to_owned()),
             shared: Some(Shared {
                 key: Some("k".to_owned()),
+                any_dir: true,
                 because: None,
                 leases: vec![Lease { front: process(15), session: None, labels: Labels::new(), since: 2 }],
             }),

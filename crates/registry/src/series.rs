@@ -1,7 +1,7 @@
 //! The record of a front that starts one child after the other: there for as long as the front is, also while no child is. Each
 //! child's pen has a record of its own beside it.
 
-use nostray_pen::{PenId, Spec};
+use nostray_pen::{PenId, Spec, Takes};
 use nostray_sys::cgroup::Cgroup;
 use nostray_sys::identity::Identity;
 use nostray_sys::process::Pid;
@@ -11,6 +11,7 @@ use crate::journal::Story;
 use crate::output::Output;
 use crate::predecessors::Predecessors;
 use crate::record::{self, Process, Record, Shared, State};
+use crate::secrets::masked_text;
 use crate::sweep;
 use crate::witness::{About, Open, Passport, ancestors_of, remove};
 
@@ -25,8 +26,17 @@ pub struct SeriesKeeper {
 impl SeriesKeeper {
     /// Puts it on record.
     pub fn open(id: &PenId, spec: &Spec, passport: &Passport, host: Option<Identity>) -> Result<Self, Error> {
+        Self::of(id, spec, passport, host, Takes::Queued)
+    }
+
+    /// The same for a program that holds a slot itself. It knows none of our signals, and a queued one would kill it.
+    pub fn of_program(id: &PenId, spec: &Spec, passport: &Passport) -> Result<Self, Error> {
+        Self::of(id, spec, passport, None, Takes::Terms)
+    }
+
+    fn of(id: &PenId, spec: &Spec, passport: &Passport, host: Option<Identity>, takes: Takes) -> Result<Self, Error> {
         let about = About { id, spec, tier: "none", cgroup: None };
-        let mut open = Open::new(passport, &about)?;
+        let mut open = Open::new(passport, &about, takes)?;
         open.record.generation = Some(0);
         open.record.host = host.map(Process::from);
         open.record.ancestors = ancestors_of(&open.record.front);
@@ -37,6 +47,7 @@ impl SeriesKeeper {
 
     /// The child is in this state, and it is that generation's.
     pub fn enter(&mut self, state: State, generation: u64) {
+        let state = state.without_secrets();
         if self.open.record.state != state || self.open.record.generation != Some(generation) {
             self.open.record.generation = Some(generation);
             self.open.enter(state);
@@ -52,8 +63,9 @@ impl SeriesKeeper {
 
     /// The child says that it is doing so.
     pub fn status(&mut self, status: Option<&str>) {
-        if self.open.record.status.as_deref() != status {
-            self.open.record.status = status.map(str::to_owned);
+        let status = status.map(masked_text);
+        if self.open.record.status != status {
+            self.open.record.status = status;
             self.open.write();
         }
     }
@@ -92,7 +104,7 @@ impl SeriesKeeper {
     #[must_use]
     pub fn sweep(&self) -> Option<Pid> {
         crate::output::forget_old(&self.open.place);
-        if self.sweeps && sweep::is_anybody_dead() { sweep::sweep_apart().ok() } else { None }
+        if self.sweeps { sweep::beside_a_start() } else { None }
     }
 
     /// Nothing is left of a child's pen. Whoever kept it has removed its record, unless all of them were killed.

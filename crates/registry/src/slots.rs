@@ -1,6 +1,6 @@
 //! Those who hold a slot, as far as records tell: who they are, how far they have come, and how they are ended if they do not hear.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nostray_pen::{Ask, PenId};
 use nostray_sys::Signal;
@@ -8,10 +8,9 @@ use nostray_sys::identity::{Identity, World};
 use nostray_sys::proc::{StartTime, Stat};
 use nostray_sys::process::{self, Pid};
 
-use crate::Place;
 use crate::record::{self, Record};
-use crate::survivors::{Found, Machine};
 use crate::sweep::{self, Policy};
+use crate::{Place, ending};
 
 /// A pen that holds a slot, or of which something may be left that did.
 #[derive(Debug, Clone)]
@@ -155,8 +154,8 @@ pub fn sweep_slot_apart(slot: &str, elsewhere: &[Place]) -> std::io::Result<Pid>
 
 /// Ends a holder from outside that does not hear, in a process of its own.
 ///
-/// Its tree is asked first and given the time that it was promised. Then all who keep it are killed, each by its identity, and
-/// what is left is swept.
+/// Its tree is asked first and given the time that it was promised. Then it is killed, each process by its identity, its keepers
+/// last, and what is left is swept.
 pub fn end_holder_apart(holder: &Holder, elsewhere: &[Place]) -> std::io::Result<Pid> {
     let Some(slot) = &holder.record.slot else { return Err(std::io::ErrorKind::NotFound.into()) };
     // By its name, and not only by the slot: somebody else may have that by then.
@@ -195,23 +194,11 @@ fn sweep_slot(slot: &str, elsewhere: &[Place]) {
     sweep::sweep_those(&Policy::thorough(), &Place::all_and(elsewhere), is_meant);
 }
 
-/// How long a killed process may take to be gone.
-const AFTER_KILL: Duration = Duration::from_secs(5);
-
 fn end_from_outside(slot: &str, id: &str, elsewhere: &[Place]) {
     let Some(world) = World::current() else { return };
     let is_its = |record: &Record| record.id == id || PenId::series_of(&record.id) == Some(id);
     let records = on_record(slot, elsewhere).into_iter().map(|holder| holder.record);
     let records: Vec<Record> = records.filter(|record| record.world() == world && is_its(record)).collect();
-    let keepers: Vec<Identity> = records.iter().flat_map(Record::keepers).collect();
-    let keeps = |found: &Found| keepers.contains(&found.process);
-    let machine = Machine::now();
-    let found: Vec<Found> = records.iter().flat_map(|record| machine.survivors(record)).collect();
-    let (keeping, tree): (Vec<Found>, Vec<Found>) = found.iter().cloned().partition(keeps);
     let grace = records.iter().map(|record| record.term_grace).max().unwrap_or(0);
-    sweep::signal_those(&found, Signal::TERM, |found| !keeps(found));
-    sweep::signal_those(&found, Signal::CONT, |found| !keeps(found));
-    sweep::wait_for_the_end(&tree, Instant::now() + Duration::from_millis(grace).min(Policy::thorough().budget));
-    sweep::signal_those(&found, Signal::KILL, keeps);
-    sweep::wait_for_the_end(&keeping, Instant::now() + AFTER_KILL);
+    ending::end_from_outside(&records, Duration::from_millis(grace));
 }

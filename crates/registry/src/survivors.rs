@@ -2,17 +2,21 @@
 //!
 //! Survivors are found by proof: a recorded process that is still the same one, a member of the pen's own control group, or a
 //! process that bears the pen's mark and has been handed to one of those above the pen (or to the first process), as the
-//! kernel does with orphans; and whatever descends from these. A recorded number that now belongs to somebody else is nobody's
-//! business.
+//! kernel does with orphans; and whatever descends from these. A recorded number that now belongs to another process is left alone.
+//!
+//! What has cleared its environment is not found so. That nothing of this kind is left is proved by those that could be: an orphan that
+//! was handed on since the pen was started. If there is one, and no fact says that it is a stranger, it is a candidate: it is named, and
+//! never signalled, and the pen stays on record.
 
 use std::collections::{HashMap, HashSet};
 
 use nostray_sys::cgroup::Cgroup;
 use nostray_sys::identity::Identity;
-use nostray_sys::proc::{self, Stat, describe};
+use nostray_sys::proc::{self, Stat};
 use nostray_sys::process::{Pid, getpid};
 
 use crate::record::{Process, Record};
+use crate::secrets::describe;
 
 /// Why a process is a survivor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +30,10 @@ pub enum Evidence {
     MarkedOrphan(Pid),
     /// It descends from another survivor.
     DescendsFrom(Pid),
+    /// No proof: it was handed to this process after the pen was started, and bears no mark.
+    Orphan(Pid),
+    /// No proof: it bears the pen's mark, but its parent, which has this number, cannot be looked at.
+    HiddenParent(Pid),
 }
 
 impl std::fmt::Display for Evidence {
@@ -35,6 +43,10 @@ impl std::fmt::Display for Evidence {
             Self::Group => write!(f, "it is in the pen's control group"),
             Self::MarkedOrphan(reaper) => write!(f, "it bears the pen's mark and was handed to {reaper}"),
             Self::DescendsFrom(parent) => write!(f, "it descends from {parent}"),
+            Self::Orphan(reaper) => write!(f, "it was handed to {reaper} since, and bears no mark"),
+            Self::HiddenParent(parent) => {
+                write!(f, "it bears the pen's mark, but its parent {parent} cannot be looked at")
+            }
         }
     }
 }
@@ -103,10 +115,102 @@ impl Machine {
         found
     }
 
-    /// To whom an orphan was handed, if that is one of those above the pen.
+    /// The process that an orphan was handed to, if that is one of those above the pen. The first process is known by its number: where /proc hides
+    /// other users' processes, there is nothing else to know it by.
     fn was_handed_to(&self, stat: &Stat, reapers: &HashSet<Identity>) -> Option<Pid> {
-        let parent = stat.parent.and_then(|parent| self.stat(parent))?;
-        (parent.pid == Pid::INIT || reapers.contains(&Identity::from(parent))).then_some(parent.pid)
+        let parent = stat.parent?;
+        let is_above = || self.stat(parent).is_some_and(|parent| reapers.contains(&Identity::from(parent)));
+        (parent == Pid::INIT || is_above()).then_some(parent)
+    }
+
+    /// Those that may be of a pen whose owner is dead and of which no survivor is left: nothing proves it, and nothing proves the
+    /// opposite. `keepers` are nostray's own processes, of any pen.
+    pub(crate) fn candidates(&self, record: &Record, keepers: &HashSet<Identity>) -> Vec<Found> {
+        // A process leaves neither a pid namespace, nor (by itself) a control group of its pen's own. And a record without a tree has the
+        // records of its pens beside it.
+        if record.tier != "subreaper" {
+            return Vec::new();
+        }
+        let known: HashSet<Identity> = record.candidates.iter().copied().filter_map(Process::identity).collect();
+        // What was none the last time is none now, unless a candidate has ended since: it may have been its parent.
+        let ended = record.candidates.iter().filter(|one| one.identity().is_none_or(|one| !one.is_alive()));
+        let since = match (known.is_empty(), ended.map(|one| one.start).min()) {
+            (true, _) => record.front.start,
+            (false, Some(start)) => start,
+            (false, None) => u64::MAX,
+        };
+        let reapers = self.known_reapers(record);
+        let user = nostray_sys::process::user();
+        let mut found = Vec::new();
+        for stat in self.all.iter().filter(|stat| !stat.is_zombie() && !self.ourselves.contains(&stat.pid)) {
+            let who = Identity::from(stat);
+            let (Some(parent), true) = (stat.parent, stat.start.0 >= since || known.contains(&who)) else { continue };
+            let is_hidden = || parent != Pid::INIT && self.stat(parent).is_none() && Stat::of(parent).is_none();
+            let evidence = if reapers.contains(&parent) {
+                Evidence::Orphan(parent)
+            } else if is_hidden() && nostray_pen::is_marked(stat.pid, &record.id) {
+                Evidence::HiddenParent(parent)
+            } else {
+                continue;
+            };
+            if proc::real_user_of(stat.pid) == Some(user)
+                && !self.is_stranger(stat, record)
+                && !keepers.contains(&who)
+            {
+                found.push(Found { process: who, command: describe(stat.pid), evidence });
+            }
+        }
+        found.retain(|one| one.process.is_alive());
+        found
+    }
+
+    /// Those above a pen that get orphans. The kernel does not say who does, so it is known of the first process, of a service manager, of
+    /// nostray's own, and of a process that has a child from another session: it cannot have started that one itself.
+    fn known_reapers(&self, record: &Record) -> HashSet<Pid> {
+        let above = reapers_of(record);
+        let has_got_orphans = |reaper: &Stat| {
+            self.all.iter().any(|child| {
+                child.parent == Some(reaper.pid)
+                    && child.session != reaper.session
+                    && child.session != Some(child.pid)
+            })
+        };
+        let is_reaper = |stat: &&Stat| {
+            above.contains(&Identity::from(*stat))
+                && (stat.name == "systemd" || stat.name.starts_with("nostray") || has_got_orphans(stat))
+        };
+        self.all.iter().filter(is_reaper).map(|stat| stat.pid).chain([Pid::INIT]).collect()
+    }
+
+    /// Whether a process is certainly not of this pen.
+    fn is_stranger(&self, stat: &Stat, record: &Record) -> bool {
+        // A process can make a session, and cannot join one.
+        let number = stat.session.map_or(0, |session| session.as_raw_nonzero().get());
+        let leader = stat.session.and_then(|session| self.stat(session));
+        let is_older = leader.map_or(number == 0, |leader| leader.start.0 < record.front.start);
+        if is_older && record.sid.is_some_and(|sid| sid != number) {
+            return true;
+        }
+        // A service manager has put it into a unit of its own, and sees to its end.
+        let is_below = |group: &str, around: &str| {
+            group
+                .strip_prefix(around.trim_end_matches('/'))
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        if let (Some(around), Some(group)) = (&record.around, proc::group_of(stat.pid))
+            && !group.starts_with("/..")
+            && !is_below(&group, around)
+        {
+            return true;
+        }
+        // The kernel hands the limit of a pen's child down to all that it starts.
+        if record.limited && nostray_pen::is_certainly_of_no_such_pen(stat.pid, &record.id) {
+            return true;
+        }
+        // It is of another pen, which has a record of its own.
+        let mark = proc::environment_of(stat.pid, nostray_pen::MARK).unwrap_or_default();
+        let is_of_another = !mark.is_empty() && !nostray_pen::is_marked(stat.pid, &record.id);
+        is_of_another || is_nostray(stat)
     }
 
     /// Those on their way out of whom nobody can say any more whether they were of a pen: the mark goes with the memory, and with much
@@ -140,6 +244,12 @@ impl Machine {
             next += 1;
         }
     }
+}
+
+/// A broker, a sweep, or a front: of this program, or of another one with the library in it.
+fn is_nostray(stat: &Stat) -> bool {
+    let is_ours = |program: &String| program == "nostray" || Some(program) == proc::program_of(getpid()).as_ref();
+    stat.name.starts_with("nostray") && proc::program_of(stat.pid).is_some_and(|program| is_ours(&program))
 }
 
 /// Those above a pen, to whom the kernel hands its orphans.

@@ -2,6 +2,7 @@
 //!
 //! An owner is dead when its lock is free, which the kernel sees to. `survivors` says who is left of it.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -15,9 +16,9 @@ use nostray_sys::process::{self, Pid};
 use nostray_sys::{Pidfd, Signal};
 
 use crate::journal::{Journal, Story};
-use crate::record::{self, Record, Unreadable};
+use crate::record::{self, Process, Record, Unreadable};
 use crate::survivors::{Evidence, Found, Machine};
-use crate::{Place, witness};
+use crate::{Place, ending, files, witness};
 
 /// How a sweep is done.
 #[derive(Debug, Clone)]
@@ -26,6 +27,8 @@ pub struct Policy {
     pub dry_run: bool,
     /// End pens whose owner is alive, too, by asking them.
     pub include_active: bool,
+    /// End pens all of whose keepers are stopped: they are kept by none.
+    pub include_frozen: bool,
     /// No more time than this for all of it, but for the last SIGKILL.
     pub budget: Duration,
 }
@@ -34,7 +37,7 @@ impl Policy {
     /// Everything that is dead, with all the patience that was promised to it.
     #[must_use]
     pub fn thorough() -> Self {
-        Self { dry_run: false, include_active: false, budget: Duration::from_secs(120) }
+        Self { dry_run: false, include_active: false, include_frozen: false, budget: Duration::from_secs(120) }
     }
 
     /// The same, beside the start of another pen.
@@ -54,6 +57,18 @@ pub enum Outcome {
     Asked,
     /// Its owner is dead and nobody is left; the record has been removed.
     Clean,
+    /// All who keep it are stopped. Whether it has been ended for that.
+    Frozen {
+        /// Nothing is left of it.
+        ended: bool,
+    },
+    /// Its owner is dead, and these may be of it: nothing proves it, nor the opposite. They are not touched, and the record stays.
+    Unproved {
+        /// Who was proved to be of it, and has been ended.
+        found: Vec<Found>,
+        /// Who may be.
+        candidates: Vec<Found>,
+    },
     /// These were found, and this many of them are still there.
     Survivors {
         /// Who.
@@ -78,20 +93,47 @@ pub struct Swept {
     pub outcome: Outcome,
 }
 
-/// Whether there is a record whose owner is dead: cheap enough for every start.
-#[must_use]
-pub(crate) fn is_anybody_dead() -> bool {
-    Place::all().iter().any(|place| {
-        let ids = record::ids(place).unwrap_or_default();
+/// What every start does a moment later, so it must be cheap: removes control groups that no record knows of, and looks for a record
+/// whose owner is dead. If there is one, another process sweeps. Returns that process; without one, the next start has to do it.
+pub(crate) fn beside_a_start() -> Option<Pid> {
+    let places = Place::all();
+    let ids: Vec<_> = places.iter().map(|place| record::ids(place).unwrap_or_default()).collect();
+    remove_groups_without_record(ids.iter().flatten());
+    let has_dead_owner = places.iter().zip(&ids).any(|(place, ids)| {
         // One that has ended since the list was made has no lock, and nothing to be swept either.
         let is_dead = |id: &str| !matches!(take_over(place, id), Owner::Alive) && is_on_record(place, id);
-        ids.iter().any(|id| is_dead(id) && !is_of_the_living(place, id))
-    })
+        ids.iter().any(|id| is_dead(id) && !is_of_the_living(place, id) && !is_still_unproved(place, id))
+    });
+    if has_dead_owner { sweep_apart().ok() } else { None }
 }
+
+/// A pen whose every process was killed before it was on record has left an empty group. Groups of those on record are theirs to
+/// remove, or the sweep's.
+fn remove_groups_without_record<'a>(on_record: impl Iterator<Item = &'a String>) {
+    let on_record: HashSet<&str> = on_record.map(String::as_str).collect();
+    Cgroup::remove_empty(YOUNG, |name| PenId::of_group(name).is_some_and(|id| !on_record.contains(id)));
+}
+
+/// What is younger may be of a pen that is just starting.
+const YOUNG: Duration = Duration::from_secs(60);
 
 /// Whether a pen is one of a series whose front lives: what is left of it is that one's affair.
 fn is_of_the_living(place: &Place, id: &str) -> bool {
     PenId::series_of(id).is_some_and(|series| owner_is_alive(place, series))
+}
+
+/// Whether the last sweep has found candidates, and all of them are still there: the next one would find no more.
+fn is_still_unproved(place: &Place, id: &str) -> bool {
+    let record = Record::read(&record::path(place, id));
+    let candidates = record.map(|record| record.candidates).unwrap_or_default();
+    !candidates.is_empty() && candidates.into_iter().filter_map(Process::identity).all(Identity::is_alive)
+}
+
+/// Drops the record of a pen whose owner is dead, whatever may be left of it. Nothing is signalled. False if its owner is alive.
+pub fn forget(place: &Place, id: &str) -> bool {
+    let Owner::Us(_lock) = take_over(place, id) else { return false };
+    witness::remove(place, id);
+    true
 }
 
 /// Sweeps in a process of its own: the dead may need all of their graces. Returns that process.
@@ -107,13 +149,13 @@ enum Owner {
 }
 
 fn take_over(place: &Place, id: &str) -> Owner {
-    match File::options().write(true).open(record::lock_path(place, id)) {
+    match files::to_lock(&record::lock_path(place, id)) {
         Ok(lock) => match lock.try_lock() {
             Ok(()) => Owner::Us(Some(lock)),
             Err(_) => Owner::Alive,
         },
-        // The lock is made before the record and removed after it, so this is no pen that is just starting or ending. But
-        // somebody may have removed it, and a pen whose processes live is not dead for want of a file.
+        // The lock is made before the record and removed after it, so this is no pen that is just starting or ending. But it may
+        // have been removed, or something else stands in its place, and a pen whose processes live is not dead for want of a file.
         Err(_) => match Record::read(&record::path(place, id)) {
             Ok(record)
                 if World::current() == Some(record.world())
@@ -137,6 +179,8 @@ struct Dead {
     place: Place,
     record: Record,
     found: Vec<Found>,
+    /// And those that may be of it, or not.
+    candidates: Vec<Found>,
     /// That is nobody, and nobody is on the way out who might have been of it.
     is_clean: bool,
     /// Ours until all is done: another sweep sees an owner, and leaves it to us.
@@ -146,7 +190,13 @@ struct Dead {
 
 /// Sweeps every record. All the dead are asked to end together, so that it takes as long as the most patient of them.
 pub fn sweep(policy: &Policy) -> Vec<Swept> {
-    sweep_those(policy, &Place::all(), |_, _| true)
+    let places = Place::all();
+    let swept = sweep_those(policy, &places, |_, _| true);
+    if !policy.dry_run {
+        let left: Vec<_> = places.iter().flat_map(|place| record::ids(place).unwrap_or_default()).collect();
+        remove_groups_without_record(left.iter());
+    }
+    swept
 }
 
 /// Whether something may be left of a pen: it is on record until its tree is empty.
@@ -179,17 +229,18 @@ pub(crate) fn sweep_those(policy: &Policy, places: &[Place], is_meant: impl Fn(&
     if dead.is_empty() {
         return swept; // and not a look at the processes of the whole machine
     }
-    let machine = Machine::now();
+    let (machine, keepers) = (Machine::now(), all_keepers(places));
     for one in &mut dead {
         one.found = machine.survivors(&one.record);
-        one.is_clean = one.found.is_empty() && machine.leaving(&one.record).is_empty();
+        one.candidates = machine.candidates(&one.record, &keepers);
+        one.is_clean = one.found.is_empty() && one.candidates.is_empty() && machine.leaving(&one.record).is_empty();
     }
     if !policy.dry_run {
         ask_all(&dead, deadline);
     }
     for one in dead {
         let position = one.position;
-        swept[position].outcome = if policy.dry_run { as_found(one) } else { finish(one) };
+        swept[position].outcome = if policy.dry_run { as_found(one) } else { finish(one, &keepers) };
     }
     swept
 }
@@ -204,6 +255,14 @@ fn look_at(place: &Place, id: String, policy: &Policy, swept: &mut Vec<Swept>, d
             }
             (Vec::new(), Outcome::Unreadable(why))
         }
+        (Ok(record), Owner::Alive) if policy.include_frozen && ending::is_frozen(place, &record) => {
+            let asked = Instant::now();
+            let ended = !policy.dry_run && {
+                ask(&record, Ask::Stop);
+                ending::see_to_it(place, &id, Ask::Stop, asked, &mut || {})
+            };
+            (record.command, Outcome::Frozen { ended })
+        }
         (Ok(record), Owner::Alive) if policy.include_active && !policy.dry_run => {
             ask(&record, Ask::Stop);
             (record.command, Outcome::Asked)
@@ -217,6 +276,7 @@ fn look_at(place: &Place, id: String, policy: &Policy, swept: &mut Vec<Swept>, d
                     place: place.clone(),
                     record,
                     found: Vec::new(),
+                    candidates: Vec::new(),
                     is_clean: false,
                     _lock: lock,
                     position,
@@ -237,8 +297,23 @@ fn look_at(place: &Place, id: String, policy: &Policy, swept: &mut Vec<Swept>, d
 }
 
 fn as_found(dead: Dead) -> Outcome {
-    let left = dead.found.len();
-    if left == 0 { Outcome::Clean } else { Outcome::Survivors { found: dead.found, left } }
+    let Dead { found, candidates, .. } = dead;
+    match found.len() {
+        0 if candidates.is_empty() => Outcome::Clean,
+        0 => Outcome::Unproved { found, candidates },
+        left => Outcome::Survivors { found, left },
+    }
+}
+
+/// nostray's own processes, of every pen on record.
+fn all_keepers(places: &[Place]) -> HashSet<Identity> {
+    let mut keepers = HashSet::new();
+    for place in Place::all_and(places) {
+        for id in record::ids(&place).unwrap_or_default() {
+            keepers.extend(Record::read(&record::path(&place, &id)).iter().flat_map(Record::keepers));
+        }
+    }
+    keepers
 }
 
 /// Asks whoever keeps a pen to end it. False when nobody is left to be asked.
@@ -247,7 +322,7 @@ pub(crate) fn ask(record: &Record, ask: Ask) -> bool {
         return false;
     }
     let ask = |keeper: Pidfd| {
-        let asked = nostray_pen::ask(&keeper, ask).is_ok();
+        let asked = nostray_pen::send(&keeper, ask, record.takes()).is_ok();
         if record.generation.is_some() {
             keeper.send(Signal::CONT).ok(); // one that was stopped would not hear of it, and nobody else can be asked
         }
@@ -272,8 +347,8 @@ fn ask_all(dead: &[Dead], deadline: Instant) {
 }
 
 /// SIGKILL to whoever of a pen is still there, and again for those who were born meanwhile.
-fn finish(dead: Dead) -> Outcome {
-    let Dead { place, record, found, is_clean, .. } = dead;
+fn finish(dead: Dead, keepers: &HashSet<Identity>) -> Outcome {
+    let Dead { place, mut record, found, is_clean, .. } = dead;
     let group = record.cgroup.as_deref().and_then(|path| Cgroup::open(path.as_ref()).ok());
     let mut left = if is_clean { Vec::new() } else { who_is_left(&record) };
     for _ in 0..ROUNDS {
@@ -287,6 +362,20 @@ fn finish(dead: Dead) -> Outcome {
         wait_for_the_end(&left, Instant::now() + Duration::from_millis(500));
         left = who_is_left(&record);
     }
+    let candidates = if is_clean || !left.is_empty() { Vec::new() } else { candidates_of(&record, keepers) };
+    if !candidates.is_empty() {
+        let who: Vec<Process> = candidates.iter().map(|one| one.process.into()).collect();
+        if record.candidates != who {
+            Journal::at(&place).add(&record.id, Story::Unproved { candidates: who.len() });
+            record.candidates = who;
+            // A later sweep finds out again what could not be written down.
+            record.write(&place).ok();
+        }
+        if !found.is_empty() {
+            Journal::at(&place).add(&record.id, Story::Swept { survivors: found.len(), left: 0 });
+        }
+        return Outcome::Unproved { found, candidates };
+    }
     if left.is_empty() {
         if let Some(group) = &group {
             group.remove();
@@ -296,6 +385,17 @@ fn finish(dead: Dead) -> Outcome {
     Journal::at(&place).add(&record.id, Story::Swept { survivors: found.len(), left: left.len() });
     if found.is_empty() { Outcome::Clean } else { Outcome::Survivors { found, left: left.len() } }
 }
+
+/// Those that may be of a pen. What is there for a moment only is waited for.
+fn candidates_of(record: &Record, keepers: &HashSet<Identity>) -> Vec<Found> {
+    let first = Machine::now().candidates(record, keepers);
+    if !first.is_empty() {
+        wait_for_the_end(&first, Instant::now() + A_MOMENT);
+    }
+    if first.is_empty() { first } else { Machine::now().candidates(record, keepers) }
+}
+
+const A_MOMENT: Duration = Duration::from_millis(300);
 
 /// Whoever is left of a pen. If that is nobody, those who might have been of it and are on their way out are gone, too.
 fn who_is_left(record: &Record) -> Vec<Found> {
@@ -346,7 +446,7 @@ pub(crate) fn wait_for_the_end(found: &[Found], deadline: Instant) {
     wait_for_handles(found.iter().filter_map(|found| found.process.open()).collect(), deadline);
 }
 
-fn wait_for_handles(mut handles: Vec<Pidfd>, deadline: Instant) {
+pub(crate) fn wait_for_handles(mut handles: Vec<Pidfd>, deadline: Instant) {
     while !handles.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
         let events: Vec<_> = handles.iter().map(|handle| (handle.as_fd(), Until::Readable)).collect();
@@ -368,7 +468,6 @@ fn set_aside(place: &Place, id: &str) {
 /// Files that belong to no record: locks, and half-written records, of those who died in between. And damaged records that
 /// nobody has wanted to look at for a week.
 fn remove_debris(place: &Place) {
-    const MINUTE: Duration = Duration::from_secs(60);
     const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
     for entry in std::fs::read_dir(place.path()).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -384,7 +483,7 @@ fn remove_debris(place: &Place) {
             // Who holds that is the broker: it must always be the same file.
             "lock" if id.starts_with("broker-") => false,
             // A young one is of a pen that is just starting, between the lock and the record.
-            "lock" | "new" => older_than(MINUTE) && !record::path(place, id).exists() && !owner_is_alive(place, id),
+            "lock" | "new" => older_than(YOUNG) && !record::path(place, id).exists() && !owner_is_alive(place, id),
             "damaged" => older_than(WEEK),
             _ => false,
         };

@@ -4,15 +4,16 @@ use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
-use nostray_pen::{Event, Objection, Opening, PenId, Ready, Spec, Witness};
+use nostray_pen::{Event, Objection, Opening, PenId, Ready, Spec, Takes, Witness};
 use nostray_sys::identity::{Identity, World};
-use nostray_sys::proc::{Stat, describe};
+use nostray_sys::proc::{Stat, group_of};
 use nostray_sys::process::{Pid, getpid};
 
 use crate::journal::{Cause, Journal, Story, now};
 use crate::record::{self, Labels, Process, Record, State, VERSION};
+use crate::secrets::{describe, masked, masked_text};
 use crate::sweep;
-use crate::{Error, Place, secrets};
+use crate::{Error, Place};
 
 /// Why a child is on record as stopping that has said so itself.
 pub const SAYS_STOPPING: &str = "the child says that it is stopping";
@@ -57,7 +58,7 @@ impl RecordKeeper {
 
     fn start(&self, opening: &Opening<'_>) -> Result<Open, Error> {
         let about = About { id: opening.id, spec: opening.spec, tier: opening.tier, cgroup: opening.cgroup };
-        Open::new(&self.passport, &about)
+        Open::new(&self.passport, &about, Takes::Queued)
     }
 }
 
@@ -76,11 +77,9 @@ impl Witness for RecordKeeper {
     }
 
     fn settled(&mut self) {
-        if !self.passport.sweep || !sweep::is_anybody_dead() {
-            return;
+        if self.passport.sweep {
+            sweep::beside_a_start();
         }
-        // Without another process the next one who starts a pen has to do it.
-        sweep::sweep_apart().ok();
     }
 
     fn sees(&mut self, event: &Event) {
@@ -91,12 +90,12 @@ impl Witness for RecordKeeper {
 }
 
 impl Open {
-    pub(crate) fn new(passport: &Passport, about: &About<'_>) -> Result<Self, Error> {
+    pub(crate) fn new(passport: &Passport, about: &About<'_>, takes: Takes) -> Result<Self, Error> {
         let place = Place::for_writing()?;
-        let world = World::current().ok_or_else(|| Error::NoPlace { why: "/proc is not mounted".to_owned() })?;
+        let world = World::current().ok_or_else(|| Error::NoProc { why: crate::why_no_world() })?;
         let id = about.id.to_string();
-        let front =
-            Process::of(getpid()).ok_or_else(|| Error::NoPlace { why: "/proc is not readable".to_owned() })?;
+        let own =
+            Stat::of(getpid()).ok_or_else(|| Error::NoProc { why: "/proc/self/stat cannot be read".to_owned() })?;
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         // The lock first: a record whose lock is free is a dead pen's. (Nobody touches a young lock without a record.)
         let lock_path = record::lock_path(&place, &id);
@@ -109,24 +108,29 @@ impl Open {
             state: State::Starting,
             since: now(),
             started: now(),
-            command: secrets::masked(&about.spec.command),
+            command: masked(&about.spec.command),
             cwd: std::env::current_dir().map_or_else(|_| String::new(), |path| path.display().to_string()),
             session: passport.session.clone(),
             labels: passport.labels.clone(),
             boot: world.boot,
             pid_namespace: world.pid_namespace,
             host: None,
-            front,
+            front: Identity::from(&own).into(),
             spare: None,
             guard: None,
             child: None,
             ancestors: Vec::new(),
+            sid: Some(own.session.map_or(0, |session| session.as_raw_nonzero().get())),
+            around: group_of(own.pid),
+            candidates: Vec::new(),
             tier: about.tier.to_owned(),
             cgroup: about.cgroup.map(|path| path.display().to_string()),
             eof_grace: milliseconds(about.spec.graces.eof()),
             term_grace: milliseconds(about.spec.graces.term()),
             generation: None,
             status: None,
+            queued: takes == Takes::Queued,
+            limited: nostray_pen::bears_limit(),
             slot: passport.slot.clone(),
             shared: None,
         };
@@ -172,16 +176,12 @@ impl Open {
                 }));
             }
             Event::Status(text) => {
-                self.record.status = Some(text.clone()).filter(|text| !text.is_empty());
+                self.record.status = Some(masked_text(text)).filter(|text| !text.is_empty());
                 self.write();
             }
             Event::Stopping(reason) => {
                 self.enter(State::Stopping { reason: reason.to_string() });
-                self.tell(Story::Stopping(Cause {
-                    reason: reason.word().to_owned(),
-                    detail: reason.to_string(),
-                    sender: reason.sender().map(describe).filter(|text| !text.is_empty()),
-                }));
+                self.tell(Story::Stopping(Cause::of(reason)));
             }
             Event::ChildEnded(how) => self.tell(Story::Exited { code: how.shell_code(), how: how.to_string() }),
             Event::NotExecuted(why) => self.tell(Story::Refused { why: why.clone() }),
@@ -204,7 +204,7 @@ impl Open {
     }
 
     pub(crate) fn enter(&mut self, state: State) {
-        self.record.state = state;
+        self.record.state = state.without_secrets();
         self.record.since = now();
         self.write();
     }

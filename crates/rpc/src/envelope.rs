@@ -155,6 +155,15 @@ impl<'a> Envelope<'a> {
         Ok(Self { text: &line[place], kind, id })
     }
 
+    /// Its id, if it is a request.
+    #[must_use]
+    pub fn request_id(&self) -> Option<Id> {
+        match &self.kind {
+            Kind::Request { id, .. } => Some(id.id()),
+            Kind::Notification { .. } | Kind::Response { .. } => None,
+        }
+    }
+
     /// What comes before its id and what comes after: with another id between them it is the same message otherwise, and
     /// nothing of it had to be copied. None when there is no id, as in a notification.
     #[must_use]

@@ -5,6 +5,7 @@
 //! the bytes it came in: it is only counted through, never parsed, copied or written anew. A line that is longer than anybody
 //! wants to keep is looked at while it goes by ([`Skimmer`]), so that whoever waits for it can be told.
 
+mod agreement;
 mod envelope;
 mod framing;
 mod glance;
@@ -15,6 +16,7 @@ mod scan;
 mod skim;
 mod text;
 
+pub use agreement::{Agreed, Agreement, Disagreement, Refusal};
 pub use envelope::{Envelope, Kind, Message, NotAMessage, Outcome, read};
 pub use framing::{Found, Line, Lines, Span};
 pub use glance::{Glimpse, GlimpseAt, glance, glance_at};

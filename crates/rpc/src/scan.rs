@@ -67,6 +67,105 @@ fn special(piece: &[u8]) -> Option<usize> {
     memchr2(b'"', b'\\', &piece[short * 8..]).map(|at| at + short * 8)
 }
 
+/// Why a string is not one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotAString {
+    NoEnd,
+    ControlCharacter,
+    UnknownEscape,
+}
+
+/// A string that every reader takes for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StrictString {
+    /// Where it ends, behind its closing quote.
+    pub(crate) end: usize,
+    pub(crate) has_escapes: bool,
+}
+
+/// Goes through a string as the grammar has it, from after its opening quote at `at`.
+#[inline]
+pub(crate) fn strict_string(text: &[u8], at: usize) -> Result<StrictString, NotAString> {
+    // Names and most values are short.
+    let (words, _) = text.get(at..).unwrap_or_default().as_chunks::<8>();
+    let short = words.len().min(4);
+    for (index, word) in words[..short].iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let quotes = zero_bytes(word ^ (ONES * u64::from(b'"'))) | zero_bytes(word ^ (ONES * u64::from(b'\\')));
+        // The three highest bits of a control character are zero.
+        let found = quotes | zero_bytes(word & (ONES * 0xE0));
+        if found != 0 {
+            let found = at + index * 8 + found.trailing_zeros() as usize / 8;
+            if text[found] == b'"' {
+                return Ok(StrictString { end: found + 1, has_escapes: false });
+            }
+            return strict_rest(text, found);
+        }
+    }
+    strict_rest(text, at + short * 8)
+}
+
+/// The rest of a string, in blocks: of each, what has to be looked at is one bit a byte.
+fn strict_rest(text: &[u8], mut at: usize) -> Result<StrictString, NotAString> {
+    let (mut escaped, mut has_escapes) = (0, false);
+    loop {
+        let rest = text.get(at..).unwrap_or_default();
+        let mut padded = [b' '; BLOCK];
+        let block = match rest.first_chunk::<BLOCK>() {
+            Some(block) => block,
+            None if rest.is_empty() => return Err(NotAString::NoEnd),
+            None => {
+                padded[..rest.len()].copy_from_slice(rest);
+                &padded
+            }
+        };
+        let is_quiet = block.iter().fold(0, |any, byte| any | u8::from(ends_text(*byte))) == 0;
+        if !is_quiet || escaped != 0 {
+            let quote = bits(block, |byte| byte == b'"');
+            let backslash = bits(block, |byte| byte == b'\\');
+            let letters = escaped_bytes(backslash, escaped);
+            let ends = quote & !letters.bytes;
+            // All bytes before the closing quote, or all.
+            let inside = ends.wrapping_sub(1) & !ends;
+            if bits(block, |byte| byte < 0x20) & inside != 0 {
+                return Err(NotAString::ControlCharacter);
+            }
+            check_escapes(text, at, block, letters.bytes & inside)?;
+            has_escapes |= backslash & inside != 0;
+            if ends != 0 {
+                return Ok(StrictString { end: at + ends.trailing_zeros() as usize + 1, has_escapes });
+            }
+            escaped = letters.next;
+        }
+        at += BLOCK;
+    }
+}
+
+/// Whether these bytes of a block, each behind a backslash, are what may stand there.
+#[inline]
+fn check_escapes(text: &[u8], at: usize, block: &[u8; BLOCK], letters: u64) -> Result<(), NotAString> {
+    if letters == 0 {
+        return Ok(());
+    }
+    let known = bits(block, |byte| matches!(byte, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't'));
+    let mut others = letters & !known;
+    while others != 0 {
+        let place = at + others.trailing_zeros() as usize;
+        let digits = text.get(place + 1..place + 5).filter(|_| text[place] == b'u');
+        if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
+            return Err(NotAString::UnknownEscape);
+        }
+        others &= others - 1;
+    }
+    Ok(())
+}
+
+/// Whether a string ends at this byte, or an escape begins, or it must not be there.
+#[inline]
+fn ends_text(byte: u8) -> bool {
+    byte < 0x20 || byte == b'"' || byte == b'\\'
+}
+
 const ONES: u64 = 0x0101_0101_0101_0101;
 
 /// Marks bytes that are zero by their top bit. The first mark is right; what comes after it may be wrong.
@@ -304,5 +403,58 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// The same, a byte at a time.
+    fn naive_string(text: &[u8]) -> Option<StrictString> {
+        let (mut at, mut has_escapes) = (0, false);
+        loop {
+            at += match text[at..] {
+                [b'"', ..] => return Some(StrictString { end: at + 1, has_escapes }),
+                [b'\\', b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', ..] => 2,
+                [b'\\', b'u', a, b, c, d, ..] if [a, b, c, d].iter().all(u8::is_ascii_hexdigit) => 6,
+                [] | [b'\\' | 0..0x20, ..] => return None,
+                [_, ..] => 1,
+            };
+            has_escapes |= text[..at].contains(&b'\\');
+        }
+    }
+
+    #[test]
+    fn a_strict_string_is_the_same_in_words_in_blocks_and_in_bytes() {
+        let parts = [
+            "x",
+            "xxxxxxx",
+            "\\\"",
+            "\\\\",
+            "\\u12aF",
+            "\\n",
+            "é漢",
+            &"y".repeat(70),
+            "\"",
+            "\t",
+            "\\x",
+            "\\u12",
+            "\u{7f}",
+        ];
+        let mut state = 7_u64;
+        let mut dice = |sides: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % sides
+        };
+        let mut whole = 0;
+        for _ in 0..4_000 {
+            let mut text = String::new();
+            for _ in 0..dice(30) {
+                // Those at the end of the list end it.
+                let kinds = if dice(12) == 0 { parts.len() } else { 8 };
+                text.push_str(parts[dice(kinds)]);
+            }
+            text.push_str(if dice(20) == 0 { "" } else { "\" and more" });
+            let expected = naive_string(text.as_bytes());
+            whole += usize::from(expected.is_some());
+            assert_eq!(strict_string(text.as_bytes(), 0).ok(), expected, "{text:?}");
+        }
+        assert!((2_000..3_990).contains(&whole), "{whole}");
     }
 }

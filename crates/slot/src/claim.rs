@@ -5,13 +5,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nostray_pen::{Ask, PenId, Rate};
-use nostray_registry::{Holder, Journal, Place, State, Story, end_holder_apart, sweep_slot_apart, sweep_slot_here};
+use nostray_registry::{
+    Holder, Journal, Place, Process, State, Story, describe, end_holder_apart, sweep_slot_apart, sweep_slot_here,
+    why_no_world,
+};
 use nostray_sys::identity::{Identity, World};
 use nostray_sys::poll::{self, Until};
+use nostray_sys::process::getppid;
 use nostray_sys::{Pidfd, Signal};
 
 use crate::decide::{self, Because, Move, Sight, decide};
-use crate::history::{History, Moment, Tenure};
+use crate::history::{Changes, History, Moment, Tenure};
 use crate::lock::{Held, Lock};
 use crate::queue::{self, Kind, Ticket, Waiting};
 use crate::tenancy::Tenancy;
@@ -37,7 +41,7 @@ pub struct Wish {
     pub if_taken: IfTaken,
     /// How long to wait at most.
     pub wait_timeout: Option<Duration>,
-    /// If it changed hands more often than this without anybody being ready, nobody is asked to hand over.
+    /// If it changed hands more often than this, no holder is asked to hand over.
     pub max_handovers: Rate,
     /// The command line, with secrets masked.
     pub command: Vec<String>,
@@ -60,6 +64,20 @@ pub enum Step {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal(pub String);
 
+/// A process that may be left of a holder, for a person.
+fn in_words(process: &Process) -> Option<String> {
+    let who = process.identity().filter(|who| who.is_alive())?;
+    Some(format!("process {} ({})", who.pid, describe(who.pid)))
+}
+
+/// As many as a sentence can bear.
+fn shortened(candidates: &[String]) -> String {
+    const ENOUGH: usize = 3;
+    let more = candidates.len().saturating_sub(ENOUGH);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    candidates.iter().take(ENOUGH).cloned().collect::<Vec<_>>().join(", ") + &more
+}
+
 /// Who ends something for us: it takes its time.
 #[derive(Debug)]
 enum Helper {
@@ -75,6 +93,12 @@ pub struct Claim {
     place: Place,
     lock: Lock,
     ticket: Option<Ticket>,
+    /// The process that started this one.
+    host: Option<Process>,
+    /// It was replaced before we came.
+    was_replaced: bool,
+    /// It wanted to replace, and only waits now.
+    has_settled: bool,
     /// Ours, but something may be left of whoever had it before.
     held: Option<Held>,
     /// Hangs up when the holder has ended.
@@ -120,6 +144,9 @@ impl Claim {
             place,
             lock,
             ticket: None,
+            host: getppid().and_then(Process::of),
+            was_replaced: false,
+            has_settled: false,
             held: None,
             watch,
             before: None,
@@ -223,15 +250,19 @@ impl Claim {
     }
 
     fn draw_ticket(&mut self) -> Result<(), Error> {
-        let kind = match self.wish.if_taken {
-            IfTaken::Fail => return Ok(()),
-            IfTaken::Wait => Kind::Wait,
-            IfTaken::Replace => Kind::Replace,
-        };
         if self.ticket.is_none() {
+            let kind = match self.wish.if_taken {
+                IfTaken::Fail => return Ok(()),
+                IfTaken::Wait => Kind::Wait,
+                IfTaken::Replace => {
+                    // The replacer may still be in the queue. With a ticket like its own we would supersede it.
+                    self.was_replaced = self.host_was_replaced();
+                    if self.was_replaced { Kind::Wait } else { Kind::Replace }
+                }
+            };
             let Wish { command, session, .. } = &self.wish;
             let who = Waiting::new(self.id.clone(), command.clone(), session.clone(), Moment::now().time);
-            let ticket = Ticket::draw(&self.place, kind, &who.ok_or(Error::NoProc)?)?;
+            let ticket = Ticket::draw(&self.place, kind, &who.ok_or_else(|| Error::NoProc(why_no_world()))?)?;
             if kind == Kind::Replace {
                 // Those who wanted the same are superseded.
                 queue::everybody(&self.place).iter().filter(|seen| seen.kind == kind).for_each(queue::Seen::wake);
@@ -261,20 +292,19 @@ impl Claim {
 
     /// The slot could not be had just now.
     fn taken(&mut self, is_behind: bool, holder: Option<Holder>) -> Result<Step, Error> {
-        let if_taken = match (self.wish.if_taken, self.ticket.as_ref().map(Ticket::kind)) {
-            (IfTaken::Replace, Some(Kind::Wait)) => IfTaken::Wait, // it has settled for that
-            (if_taken, _) => if_taken,
-        };
+        let if_taken = if self.has_settled { IfTaken::Wait } else { self.wish.if_taken };
         // What one holder was asked is nothing that the next one has heard of.
         self.asked.take_if(|(id, _)| holder.as_ref().is_some_and(|holder| holder.record.id != *id));
         self.look_for_frozen(if_taken, holder.as_ref());
-        let in_vain = self.goes_from_hand_to_hand();
+        let changes = self.goes_from_hand_to_hand();
+        self.was_replaced |= if_taken == IfTaken::Replace && self.host_was_replaced();
         let is_superseded =
             if_taken == IfTaken::Replace && (is_behind || self.is_too_late_to_replace(holder.as_ref()));
         let sight = Sight {
             is_behind,
             is_superseded,
-            is_loop: in_vain.is_some(),
+            is_loop: changes.is_some(),
+            was_replaced: self.was_replaced,
             // Another thread of a program that guards itself may wait until the first one lets go; it cannot be replaced by it.
             is_our_own: holder.as_ref().is_some_and(|holder| {
                 holder.is_around_us() && !(if_taken == IfTaken::Wait && holder.is_this_process())
@@ -289,7 +319,11 @@ impl Claim {
         let by = look::by_whom(holder.as_ref().map(|holder| &holder.record));
         Ok(match decide(if_taken, &sight) {
             Move::Wait => {
-                let verb = if if_taken == IfTaken::Replace { "waiting to replace it" } else { "waiting" };
+                let verb = if if_taken == IfTaken::Replace && !sight.was_replaced {
+                    "waiting to replace it"
+                } else {
+                    "waiting"
+                };
                 let news = (!self.has_told && !sight.is_young).then(|| format!("slot {slot} is {by}; {verb}"));
                 self.has_told |= news.is_some();
                 Step::Waiting(news)
@@ -334,17 +368,24 @@ impl Claim {
                 Step::Waiting(Some(news))
             }
             Move::SettleForWaiting => {
-                let times = in_vain.unwrap_or_default();
-                let why = format!(
-                    "it changed hands {times} times without anybody being ready (limit {}), so nobody is asked to hand over",
-                    self.wish.max_handovers
-                );
+                let limit = self.wish.max_handovers;
+                let (why, until) = match changes.filter(|_| !sight.was_replaced) {
+                    Some(changes) => (
+                        format!("{changes} (limit {limit}), so the holder is not asked to hand over"),
+                        " instead".to_owned(),
+                    ),
+                    None => (
+                        "this host was replaced and does not replace in turn".to_owned(),
+                        format!(" until it ends, or a person says `nostray slot release {slot}`"),
+                    ),
+                };
                 if let Some(ticket) = &mut self.ticket {
                     ticket.settle_for_waiting();
+                    self.has_settled = ticket.kind() == Kind::Wait;
                 }
                 self.has_told = true;
-                self.tell(&why);
-                Step::Waiting(Some(format!("slot {slot} is {by}; {why}; waiting instead")))
+                self.tell(&format!("{by}; {why}"));
+                Step::Waiting(Some(format!("slot {slot} is {by}; {why}; waiting{until}")))
             }
             Move::GiveUp(because) => {
                 let why = match because {
@@ -420,12 +461,24 @@ impl Claim {
         if self.helper.is_some() || before.iter().any(Holder::is_owned) {
             return Ok(Step::Waiting(None)); // somebody sees to it
         }
+        let candidates: Vec<String> = last.record.candidates.iter().filter_map(in_words).collect();
+        if candidates.is_empty() && !last.record.candidates.is_empty() {
+            self.sweeps = self.sweeps.min(SWEEPS - 1); // all that may have been left of it has ended since
+        }
         if self.sweeps == SWEEPS {
             self.held = None;
-            let text = format!(
-                "slot {} is free, but something is left of {} that had it, and cannot be ended; `nostray sweep` tells what",
-                self.wish.slot, last.record.id
-            );
+            let (slot, id) = (&self.wish.slot, &last.record.id);
+            let text = if candidates.is_empty() {
+                format!(
+                    "slot {slot} is free, but something is left of {id} that had it, and cannot be ended; `nostray sweep` tells what"
+                )
+            } else {
+                format!(
+                    "slot {slot} is free, but it is not proved that nothing is left of {id}, which had it: {} may be; end what is, or \
+                     say `nostray sweep --forget {id}`",
+                    shortened(&candidates)
+                )
+            };
             return Ok(Step::Refused(self.refuse(text)));
         }
         self.sweeps += 1;
@@ -439,7 +492,9 @@ impl Claim {
         let Wish { slot, command, session, .. } = self.wish.clone();
         let replaced = self.ticket.as_ref().filter(|ticket| ticket.kind() == Kind::Replace);
         let replaced = replaced.map(|ticket| ticket.turn.since());
-        History::add(&self.place, Tenure::begin(&self.id, command, session, replaced))?;
+        let mut tenure = Tenure::begin(&self.id, command, session);
+        (tenure.host, tenure.replaced) = (self.host, replaced);
+        History::add(&self.place, tenure, self.asked.as_ref().map(|(id, _)| id.as_str()))?;
         self.ticket = None;
         Ok(Step::Taken(Tenancy::new(held, self.place.clone(), slot, self.id.clone())))
     }
@@ -462,7 +517,12 @@ impl Claim {
         tenure.and_then(|tenure| tenure.replaced).is_some_and(|since| since > ticket.turn.since())
     }
 
-    fn goes_from_hand_to_hand(&self) -> Option<usize> {
+    fn host_was_replaced(&self) -> bool {
+        let (Some(host), Some(world)) = (self.host, World::current()) else { return false };
+        History::read(&self.place).was_replaced(host, &world.boot)
+    }
+
+    fn goes_from_hand_to_hand(&self) -> Option<Changes> {
         if self.wish.if_taken != IfTaken::Replace {
             return None;
         }

@@ -17,8 +17,10 @@ pub(crate) struct Sight {
     pub(crate) is_behind: bool,
     /// Somebody who came later wants to replace the holder, too.
     pub(crate) is_superseded: bool,
-    /// The slot goes from hand to hand, and nobody gets ready.
+    /// The slot changes hands too often.
     pub(crate) is_loop: bool,
+    /// Our host was replaced, by the holder or by a host that the holder replaced since.
+    pub(crate) was_replaced: bool,
     /// It is held by somebody around us, who would never end before we do.
     pub(crate) is_our_own: bool,
     pub(crate) holder: Seen,
@@ -84,6 +86,10 @@ pub(crate) fn decide(if_taken: IfTaken, sight: &Sight) -> Move {
         IfTaken::Wait => return Move::Wait,
         IfTaken::Replace => {}
     }
+    // Two hosts that replaced each other in turn would never stop. The holder is named, so it must be known.
+    if sight.was_replaced && sight.asked.is_none() {
+        return if sight.holder == Seen::Unknown { Move::Wait } else { Move::SettleForWaiting };
+    }
     if sight.is_superseded {
         return Move::GiveUp(Because::Superseded);
     }
@@ -123,7 +129,7 @@ mod tests {
     /// Everything that can be seen.
     fn every_sight() -> Vec<Sight> {
         let mut all = Vec::new();
-        for bits in 0..64u8 {
+        for bits in 0..128u8 {
             let bit = |at: u8| bits >> at & 1 == 1;
             for holder in HOLDERS {
                 for (asked, frozen) in TIMES.into_iter().flat_map(|asked| TIMES.map(|frozen| (asked, frozen))) {
@@ -134,6 +140,7 @@ mod tests {
                         is_our_own: bit(3),
                         is_late: bit(4),
                         is_young: bit(5),
+                        was_replaced: bit(6),
                         holder,
                         asked,
                         frozen,
@@ -168,6 +175,16 @@ mod tests {
     fn nobody_is_asked_in_a_loop_or_by_one_who_is_behind_or_superseded() {
         for sight in every_sight().iter().filter(|s| s.is_loop || s.is_behind || s.is_superseded) {
             assert_ne!(decide(IfTaken::Replace, sight), Move::Ask, "{sight:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_was_replaced_never_touches_the_holder_and_waits_as_soon_as_it_is_known() {
+        let is_meant = |s: &&Sight| s.was_replaced && s.asked.is_none() && !s.is_our_own && !s.is_late;
+        for sight in every_sight().iter().filter(is_meant) {
+            let known = sight.holder != Seen::Unknown;
+            let expected = if known { Move::SettleForWaiting } else { Move::Wait };
+            assert_eq!(decide(IfTaken::Replace, sight), expected, "{sight:?}");
         }
     }
 

@@ -1,16 +1,17 @@
-//! Who has held a slot, one after the other. Written by whoever holds it and nobody else; read by everybody. It decides about one
-//! thing only: whether the slot goes from hand to hand without anybody getting ready.
+//! The holders of a slot, one after the other. Only the holder writes it; every newcomer reads it. It decides about two things only:
+//! whether the slot changes hands too often, and whether a newcomer's host was replaced.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use nostray_pen::Rate;
-use nostray_registry::Place;
+use nostray_registry::{Place, Process, files};
 use nostray_sys::clock;
 use nostray_sys::identity::World;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, files};
+use crate::Error;
 
 /// So many are remembered.
 const MOST: usize = 50;
@@ -55,6 +56,12 @@ pub struct Tenure {
     /// Why it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// The process that started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Process>,
+    /// It ended because a newcomer, or a person, asked it to hand over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub handed_over: bool,
     /// If it came to replace somebody: since when it had wanted to, in nanoseconds since the machine was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) replaced: Option<u64>,
@@ -65,11 +72,12 @@ pub struct Tenure {
 }
 
 impl Tenure {
-    pub(crate) fn begin(id: &str, command: Vec<String>, session: Option<String>, replaced: Option<u64>) -> Self {
+    pub(crate) fn begin(id: &str, command: Vec<String>, session: Option<String>) -> Self {
         let boot = World::current().map_or_else(String::new, |world| world.boot);
         let place = Place::for_writing().map_or_else(|_| PathBuf::new(), |place| place.path().to_owned());
         let (id, taken) = (id.to_owned(), Moment::now());
-        Self { id, command, session, taken, ready: None, ended: None, why: None, replaced, place, boot }
+        let (ready, ended, why, host, replaced) = (None, None, None, None, None);
+        Self { id, command, session, taken, ready, ended, why, host, handed_over: false, replaced, place, boot }
     }
 }
 
@@ -88,7 +96,7 @@ impl History {
     #[must_use]
     pub(crate) fn read(place: &Place) -> Self {
         let read = || {
-            let text = files::read(&files::open(&path(place)).ok()?, LARGEST).ok()?;
+            let text = files::read(&files::to_read(&path(place)).ok()?, LARGEST).ok()?;
             serde_json::from_slice(&text).ok().filter(|history: &Self| history.version == VERSION)
         };
         read().unwrap_or_default()
@@ -100,10 +108,14 @@ impl History {
         files::replace(&path, &new, &text).map_err(Error::io(&path))
     }
 
-    /// Adds one who has just got the slot. Whoever had it before has ended without a word if none is written down.
-    pub(crate) fn add(place: &Place, tenure: Tenure) -> Result<(), Error> {
+    /// Adds one who has just got the slot. Whoever had it before has ended without a word if none is written down; whether it was
+    /// asked to hand over, the newcomer knows who `asked` it.
+    pub(crate) fn add(place: &Place, tenure: Tenure, asked: Option<&str>) -> Result<(), Error> {
         let mut history = Self::read(place);
         history.version = VERSION;
+        if let Some(last) = history.tenures.last_mut().filter(|last| Some(last.id.as_str()) == asked) {
+            last.handed_over = true;
+        }
         if let Some(last) = history.tenures.last_mut().filter(|last| last.ended.is_none()) {
             last.ended = Some(tenure.taken);
             last.why.get_or_insert_with(|| "all of nostray's processes around it were killed".to_owned());
@@ -137,20 +149,52 @@ impl History {
         places
     }
 
-    /// How often, within the time of `limit`, the slot was taken by somebody who then never got ready, up to the one who holds it
-    /// now; if that is more than the limit.
-    pub(crate) fn goes_from_hand_to_hand(&self, limit: Rate, now: Moment, boot: &str) -> Option<usize> {
+    /// Whether a child of this host was replaced, and all who got the slot since then replaced their predecessor, too. The last one of
+    /// them may not be written down yet. Not if the holder is of this host itself: a host may replace what it has started.
+    pub(crate) fn was_replaced(&self, host: Process, boot: &str) -> bool {
+        for (at, tenure) in self.tenures.iter().rev().take_while(|tenure| tenure.boot == boot).enumerate() {
+            let is_holder = at == 0 && tenure.ended.is_none();
+            if !is_holder && !tenure.handed_over {
+                return false;
+            }
+            if tenure.host == Some(host) {
+                return !is_holder;
+            }
+        }
+        false
+    }
+
+    /// If the slot changed hands more often than the limit allows: because holders handed it over, or because they never got ready, up
+    /// to the one who holds it now.
+    pub(crate) fn goes_from_hand_to_hand(&self, limit: Rate, now: Moment, boot: &str) -> Option<Changes> {
         let within = u64::try_from(limit.within.as_millis()).unwrap_or(u64::MAX);
         let recent = |tenure: &&Tenure| {
             tenure.boot == boot
                 && tenure.ended.is_some_and(|ended| now.since_boot.saturating_sub(ended.since_boot) <= within)
         };
-        if self.tenures.last().is_some_and(|last| last.ended.is_none() && last.ready.is_some()) {
-            return None; // somebody is ready, and the loop is over
-        }
+        let is_beyond = |times: &usize| *times > usize::try_from(limit.times).unwrap_or(usize::MAX);
+        // Once a holder is ready, no start is in vain any more.
+        let is_over = self.tenures.last().is_some_and(|last| last.ended.is_none() && last.ready.is_some());
         let past = self.tenures.iter().rev().skip_while(|tenure| tenure.ended.is_none());
-        let in_vain = past.take_while(|tenure| tenure.ready.is_none()).filter(recent).count();
-        (in_vain > usize::try_from(limit.times).unwrap_or(usize::MAX)).then_some(in_vain)
+        let in_vain = past.take_while(|tenure| tenure.ready.is_none() && !is_over).filter(recent).count();
+        let handed_over = self.tenures.iter().filter(|tenure| tenure.handed_over).filter(recent).count();
+        let in_vain = Some(in_vain).filter(is_beyond).map(|times| Changes { times, in_vain: true });
+        in_vain.or_else(|| Some(handed_over).filter(is_beyond).map(|times| Changes { times, in_vain: false }))
+    }
+}
+
+/// How often a slot changed hands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Changes {
+    times: usize,
+    /// No holder got ready.
+    in_vain: bool,
+}
+
+impl fmt::Display for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it changed hands {} times", self.times)?;
+        if self.in_vain { f.write_str(" without a holder getting ready") } else { Ok(()) }
     }
 }
 
@@ -172,6 +216,8 @@ mod tests {
             ready: ready.then(|| moment(1)),
             ended: ended.map(moment),
             why: None,
+            host: None,
+            handed_over: false,
             replaced: None,
             place: PathBuf::new(),
             boot: "b".to_owned(),
@@ -180,9 +226,52 @@ mod tests {
 
     const LIMIT: Rate = Rate { times: 3, within: Duration::from_secs(60) };
 
-    fn in_vain(tenures: Vec<Tenure>, now: u64) -> Option<usize> {
+    fn changes(tenures: Vec<Tenure>, now: u64) -> Option<Changes> {
         let history = History { version: VERSION, tenures };
         history.goes_from_hand_to_hand(LIMIT, Moment { time: 0, since_boot: now }, "b")
+    }
+
+    fn in_vain(tenures: Vec<Tenure>, now: u64) -> Option<usize> {
+        changes(tenures, now).filter(|changes| changes.in_vain).map(|changes| changes.times)
+    }
+
+    fn of_host(host: i32, handed_over: bool, ended: Option<u64>) -> Tenure {
+        let host = Some(Process { pid: host, start: 7 });
+        Tenure { host, handed_over, ..tenure("x", true, ended) }
+    }
+
+    #[test]
+    fn a_host_was_replaced_until_a_holder_ends_by_itself() {
+        let was = |tenures: &[Tenure], host: i32| {
+            let history = History { version: VERSION, tenures: tenures.to_vec() };
+            history.was_replaced(Process { pid: host, start: 7 }, "b")
+        };
+        let (gave_way, ended, holds) = (
+            |host| of_host(host, true, Some(9)),
+            |host| of_host(host, false, Some(9)),
+            |host| of_host(host, false, None),
+        );
+        assert!(was(&[gave_way(1), holds(2)], 1));
+        assert!(!was(&[gave_way(1), holds(2)], 2), "its own child");
+        assert!(!was(&[gave_way(1), holds(2)], 3), "another host");
+        assert!(was(&[gave_way(1), gave_way(2), holds(3)], 1), "one host after the other");
+        assert!(was(&[gave_way(1)], 1), "the replacer is not written down yet");
+        assert!(!was(&[gave_way(1), holds(1)], 1), "by itself");
+        assert!(!was(&[gave_way(1), ended(2), holds(3)], 1), "the replacer has ended");
+        assert!(!was(&[gave_way(1), ended(2)], 1), "the slot is free");
+        let other_start = History { version: VERSION, tenures: vec![gave_way(1), holds(2)] };
+        assert!(!other_start.was_replaced(Process { pid: 1, start: 8 }, "b"), "the number was used again");
+        assert!(!other_start.was_replaced(Process { pid: 1, start: 7 }, "c"), "before the machine was started");
+    }
+
+    #[test]
+    fn more_hand_overs_than_the_limit_are_too_many_whether_or_not_a_holder_was_ready() {
+        let mut tenures: Vec<_> = (0..3).map(|host| of_host(host, true, Some(1000))).collect();
+        tenures.push(of_host(9, false, None));
+        assert_eq!(changes(tenures.clone(), 2000), None);
+        tenures.insert(0, of_host(8, true, Some(900)));
+        assert_eq!(changes(tenures.clone(), 2000), Some(Changes { times: 4, in_vain: false }));
+        assert_eq!(changes(tenures, 62_000), None, "long ago");
     }
 
     #[test]
@@ -219,7 +308,7 @@ mod tests {
         let place = Place::at(&folder).expect("place");
         assert_eq!(History::read(&place), History::default());
         for number in 0..=MOST {
-            History::add(&place, Tenure::begin(&number.to_string(), Vec::new(), None, None)).expect("added");
+            History::add(&place, Tenure::begin(&number.to_string(), Vec::new(), None), None).expect("added");
         }
         History::amend(&place, &MOST.to_string(), |tenure| tenure.ready = Some(Moment::now()));
         let history = History::read(&place);

@@ -7,7 +7,6 @@
 mod claim;
 mod decide;
 mod doorstep;
-mod files;
 mod history;
 mod lock;
 mod look;
@@ -25,7 +24,7 @@ pub use name::Name;
 pub use queue::{Kind, Waiting};
 pub use tenancy::{Tenancy, Tenant};
 
-/// If a slot changed hands more often than this without anybody being ready, nobody is asked to hand over, unless a user says otherwise.
+/// If a slot changed hands more often than this, no holder is asked to hand over, unless a user says otherwise.
 pub const MAX_HANDOVERS: nostray_pen::Rate =
     nostray_pen::Rate { times: 3, within: std::time::Duration::from_secs(60) };
 
@@ -59,8 +58,8 @@ pub enum Error {
         why: String,
     },
     /// It cannot be known who is who.
-    #[error("/proc is not readable, so that nobody could be told apart; mount it")]
-    NoProc,
+    #[error("a slot needs a /proc by which its holder is known: {0}")]
+    NoProc(String),
 }
 
 impl Error {

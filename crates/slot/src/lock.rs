@@ -2,15 +2,13 @@
 //! frees it when the last of them ends, and that is after the tree is empty. What is written in any file means nothing beside it.
 
 use std::fs::{File, TryLockError};
-use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use nostray_registry::Place;
+use nostray_registry::{Place, files};
+use nostray_sys::fifo;
 use nostray_sys::identity::Identity;
 use nostray_sys::proc::who_has_locked;
-use nostray_sys::{descriptors, fifo};
 
 use crate::Error;
 
@@ -41,7 +39,7 @@ impl Held {
 impl Lock {
     pub(crate) fn open(place: &Place) -> Result<Self, Error> {
         let (path, sign) = (place.path().join("lock"), place.path().join("alive"));
-        let file = open(&path).map_err(Error::io(&path))?;
+        let file = files::to_lock_or_make(&path).map_err(Error::io(&path))?;
         fifo::make(&sign).map_err(Error::io(&sign))?;
         Ok(Self { path, sign, file })
     }
@@ -71,7 +69,7 @@ impl Lock {
 
     /// On some file systems everybody gets the lock. One that keeps nobody out is none.
     fn check(&self) -> Result<(), Error> {
-        let other = open(&self.path).map_err(Error::io(&self.path))?;
+        let other = files::to_lock_or_make(&self.path).map_err(Error::io(&self.path))?;
         match other.try_lock() {
             Err(TryLockError::WouldBlock) => Ok(()),
             Ok(()) => Err(self.broken("two had it at once")),
@@ -82,7 +80,7 @@ impl Lock {
     /// Whether somebody holds it, for those who only look. (They hold it themselves for a moment, together with others who look.)
     pub(crate) fn is_taken(place: &Place) -> bool {
         let path = place.path().join("lock");
-        File::open(&path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+        files::to_read(&path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
     /// Those who have it and are stopped, whoever they are: the kernel says so of the lock itself.
@@ -95,9 +93,4 @@ impl Lock {
     fn broken(&self, why: &str) -> Error {
         Error::NoLocks { path: self.path.clone(), why: why.to_owned() }
     }
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    const NO_FOLLOW: i32 = descriptors::NO_FOLLOW_AND_DO_NOT_WAIT;
-    File::options().read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(NO_FOLLOW).open(path)
 }

@@ -7,13 +7,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use nostray_registry::{Place, Process};
+use nostray_registry::{Place, Process, files};
 use nostray_sys::Signal;
 use nostray_sys::identity::{Identity, World};
 use nostray_sys::proc::Stat;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, files};
+use crate::Error;
 
 /// What somebody waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,6 +144,9 @@ impl Ticket {
 
     /// From now on it only waits. It keeps its place.
     pub(crate) fn settle_for_waiting(&mut self) {
+        if self.kind == Kind::Wait {
+            return;
+        }
         let path = path_of(&self.place, Kind::Wait, &self.turn);
         if std::fs::rename(&self.path, &path).is_ok() {
             (self.kind, self.path) = (Kind::Wait, path);
@@ -170,7 +173,7 @@ pub(crate) fn everybody(place: &Place) -> Vec<Seen> {
             remove_if_dead(&entry);
         }
         let Some((kind, turn)) = name.to_str().and_then(parse) else { continue };
-        let Ok(file) = files::open(&entry.path()) else { continue };
+        let Ok(file) = files::to_read(&entry.path()) else { continue };
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => {}
             Ok(()) => {
@@ -200,7 +203,7 @@ fn remove_if_dead(entry: &std::fs::DirEntry) {
     const MINUTE: Duration = Duration::from_secs(60);
     let age = entry.metadata().and_then(|found| found.modified()).ok().and_then(|at| at.elapsed().ok());
     if age.is_some_and(|age| age > MINUTE)
-        && files::open(&entry.path()).is_ok_and(|file| file.try_lock_shared().is_ok())
+        && files::to_read(&entry.path()).is_ok_and(|file| file.try_lock_shared().is_ok())
     {
         std::fs::remove_file(entry.path()).ok();
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use nostray_pen::{Event, Objection, Opening, Ready, Witness};
+use nostray_pen::{Ask, Event, Objection, Opening, Ready, Reason, Witness};
 use nostray_registry::{Journal, Place, Story};
 
 use crate::Name;
@@ -18,6 +18,8 @@ pub struct Tenancy {
     slot: Name,
     id: String,
     is_ready: bool,
+    /// It was asked to hand over.
+    hands_over: bool,
     /// Why it will end, or would if nothing else is said.
     why: Option<Why>,
 }
@@ -30,7 +32,7 @@ enum Why {
 
 impl Tenancy {
     pub(crate) fn new(held: Held, place: Place, slot: Name, id: String) -> Self {
-        Self { held, place, slot, id, is_ready: false, why: None }
+        Self { held, place, slot, id, is_ready: false, hands_over: false, why: None }
     }
 
     /// Which slot.
@@ -54,6 +56,11 @@ impl Tenancy {
         }
     }
 
+    /// It ends because it was asked to hand over: the host of a child that was replaced does not replace its replacer.
+    pub fn hands_over(&mut self) {
+        self.hands_over = true;
+    }
+
     /// Why it would end, if it did now. The last reason counts.
     pub fn would_end_because(&mut self, why: &dyn fmt::Display) {
         if !matches!(self.why, Some(Why::Firm(_))) {
@@ -69,8 +76,10 @@ impl Tenancy {
     /// Nothing is left of the tree, and nothing is on record of it. The slot is free.
     pub fn is_over(&mut self) {
         let why = self.why.take().map(|(Why::Firm(why) | Why::Provisional(why))| why);
+        let hands_over = self.hands_over;
         History::amend(&self.place, &self.id, |tenure| {
             tenure.ended = Some(Moment::now());
+            tenure.handed_over |= hands_over;
             tenure.why = why.or(tenure.why.take());
         });
         self.held.let_go();
@@ -130,6 +139,9 @@ impl Witness for Tenant {
             Event::Started { .. } if self.ready_at_start => self.tenancy.is_ready(),
             Event::Ready => self.tenancy.is_ready(),
             Event::Stopping(reason) => {
+                if matches!(reason, Reason::Asked { ask: Ask::HandOver, .. }) {
+                    self.tenancy.hands_over();
+                }
                 self.tenancy.ends_because(reason);
                 self.tenancy.is_stopping();
             }

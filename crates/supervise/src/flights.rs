@@ -1,13 +1,18 @@
 //! What the host has asked and the child has not answered yet.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use nostray_rpc::Id;
 
 use crate::machine::Moment;
 use crate::memory::Note;
+
+/// How many requests that were cancelled are remembered. Most servers never answer them.
+const MOST_GIVEN_UP: usize = 1024;
+/// So many deadlines are kept although nothing is in flight, and so many places for what is.
+const FEW: usize = 64;
 
 /// One request on its way.
 #[derive(Debug)]
@@ -16,9 +21,19 @@ pub(crate) struct Flight {
     pub(crate) note: Note,
     /// Those that came in one batch are answered in one, if it must be by us.
     pub(crate) batch: Option<u64>,
-    /// Nobody waits for it any more, or nobody waits for it to end: it keeps no child awake and is not missed.
-    pub(crate) idle: bool,
+    pub(crate) hold: Hold,
     serial: u64,
+}
+
+/// What waits for the end of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// The host does, and the child is kept awake for it.
+    Work,
+    /// The host does, but no work is done for it, so it keeps no child awake.
+    Light,
+    /// Nothing: it is a stream, or was cancelled. It keeps no child awake and is not missed.
+    Nothing,
 }
 
 /// All of them.
@@ -27,10 +42,13 @@ pub(crate) struct Flights {
     by_id: HashMap<Id, Flight, BuildHasherDefault<Quick>>,
     /// A host that uses an id twice at a time gets two answers; which is which is its own affair.
     twice: VecDeque<(Id, Flight)>,
-    /// Those that somebody waits for.
-    waited_for: usize,
+    /// How many the child is kept awake for, and how many the host waits for beside them.
+    work: usize,
+    light: usize,
     serial: u64,
     deadlines: VecDeque<(Moment, Id, u64)>,
+    /// Those that were cancelled, in that order.
+    given_up: VecDeque<(Id, u64)>,
 }
 
 /// Ids are counted up by the host itself, so nobody gains by making them collide.
@@ -63,25 +81,63 @@ impl Hasher for Quick {
 }
 
 impl Flights {
-    pub(crate) fn add(&mut self, id: Id, note: Note, batch: Option<u64>, deadline: Option<Moment>) {
+    pub(crate) fn add(&mut self, id: Id, note: Note, hold: Hold, batch: Option<u64>, deadline: Option<Moment>) {
         self.serial += 1;
-        let idle = note.is_stream();
-        if !idle {
-            self.waited_for += 1;
-            if let Some(deadline) = deadline {
-                self.deadlines.push_back((deadline, id.clone(), self.serial));
-            }
+        let hold = if note.is_stream() { Hold::Nothing } else { hold };
+        self.count(hold, 1);
+        if let Some(deadline) = deadline.filter(|_| hold != Hold::Nothing) {
+            self.deadlines.push_back((deadline, id.clone(), self.serial));
         }
-        let flight = Flight { note, batch, idle, serial: self.serial };
+        let flight = Flight { note, batch, hold, serial: self.serial };
         match self.by_id.entry(id) {
             Entry::Occupied(first) => self.twice.push_back((first.key().clone(), flight)),
             Entry::Vacant(place) => drop(place.insert(flight)),
         }
+        if self.deadlines.len() > FEW + 2 * (self.by_id.len() + self.twice.len()) {
+            self.forget_deadlines();
+        }
     }
 
-    /// Whether somebody waits for an answer.
+    /// Behind the deadline of a call that takes long, those of calls pile up that were answered meanwhile.
+    fn forget_deadlines(&mut self) {
+        let all = self.by_id.values().chain(self.twice.iter().map(|(_, flight)| flight));
+        let due: HashSet<u64> =
+            all.filter(|flight| flight.hold != Hold::Nothing).map(|flight| flight.serial).collect();
+        self.deadlines.retain(|(_, _, serial)| due.contains(serial));
+    }
+
+    /// One of them has come, or has gone.
+    fn count(&mut self, hold: Hold, by: isize) {
+        let counted = match hold {
+            Hold::Work => &mut self.work,
+            Hold::Light => &mut self.light,
+            Hold::Nothing => return,
+        };
+        *counted = counted.wrapping_add_signed(by);
+    }
+
+    /// Whether the child is to be kept awake.
     pub(crate) fn is_busy(&self) -> bool {
-        self.waited_for > 0
+        self.work > 0
+    }
+
+    /// How many of this kind are in flight.
+    pub(crate) fn count_of(&self, is_it: impl Fn(&Note) -> bool) -> usize {
+        let twice = self.twice.iter().map(|(_, flight)| flight);
+        self.by_id.values().chain(twice).filter(|flight| is_it(&flight.note)).count()
+    }
+
+    /// What the answers to these mean is of no interest any more.
+    pub(crate) fn forget(&mut self, is_it: impl Fn(&Note) -> bool) {
+        let twice = self.twice.iter_mut().map(|(_, flight)| flight);
+        for flight in self.by_id.values_mut().chain(twice).filter(|flight| is_it(&flight.note)) {
+            flight.note = Note::Nothing;
+        }
+    }
+
+    /// Whether the host waits for an answer.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.work + self.light > 0
     }
 
     /// Whether its answer means nothing to us.
@@ -92,24 +148,50 @@ impl Flights {
     /// The child has answered.
     pub(crate) fn answered(&mut self, id: &Id) -> Option<Flight> {
         let flight = self.by_id.remove(id)?;
-        if !flight.idle {
-            self.waited_for -= 1;
-        }
+        self.count(flight.hold, -1);
         if let Some(at) = self.twice.iter().position(|(other, _)| other == id)
             && let Some((id, next)) = self.twice.remove(at)
         {
             self.by_id.insert(id, next);
         }
         if self.by_id.is_empty() {
-            self.deadlines.clear();
+            self.are_over();
         }
+        Some(flight)
+    }
+
+    /// Nothing is in flight: gives back what many have needed.
+    fn are_over(&mut self) {
+        self.deadlines.clear();
+        self.given_up.clear();
+        self.by_id.shrink_to(FEW);
+        self.twice.shrink_to(FEW);
+        self.deadlines.shrink_to(FEW);
+        self.given_up.shrink_to(FEW);
+    }
+
+    /// Takes out the last one with this id: it has not been made.
+    pub(crate) fn take_last(&mut self, id: &Id) -> Option<Flight> {
+        let last = self.all_with(id).map(|flight| flight.serial).max()?;
+        self.take(id, last)
+    }
+
+    /// Takes out this one of those with the same id.
+    fn take(&mut self, id: &Id, serial: u64) -> Option<Flight> {
+        if self.by_id.get(id).is_some_and(|flight| flight.serial == serial) {
+            return self.answered(id);
+        }
+        let at = self.twice.iter().position(|(_, flight)| flight.serial == serial)?;
+        let (_, flight) = self.twice.remove(at)?;
+        self.count(flight.hold, -1);
         Some(flight)
     }
 
     /// Takes out a handshake that is not answered yet.
     pub(crate) fn take_handshake(&mut self) -> Option<(Id, Note)> {
-        let is_one =
-            |flight: &Flight| matches!(flight.note, Note::Initialize(_)) && flight.batch.is_none() && !flight.idle;
+        let is_one = |flight: &Flight| {
+            matches!(flight.note, Note::Initialize(_)) && flight.batch.is_none() && flight.hold == Hold::Work
+        };
         let id = self.by_id.iter().find(|(_, flight)| is_one(flight)).map(|(id, _)| id.clone())?;
         self.answered(&id).map(|flight| (id, flight.note))
     }
@@ -119,16 +201,33 @@ impl Flights {
         self.by_id.get_mut(id).into_iter().chain(twice)
     }
 
-    /// The host waits no longer. An answer that comes all the same is passed on, as it would be without us.
+    /// The host waits no longer. An answer that comes all the same is passed on, as it would be without us, unless too many
+    /// were cancelled since.
     pub(crate) fn cancelled(&mut self, id: &Id) {
-        let waited_for = self.all_with(id).find(|flight| !flight.idle).map(|flight| flight.idle = true);
-        self.waited_for -= usize::from(waited_for.is_some());
+        let Some(flight) = self.all_with(id).find(|flight| flight.hold != Hold::Nothing) else { return };
+        let (hold, serial) = (std::mem::replace(&mut flight.hold, Hold::Nothing), flight.serial);
+        self.count(hold, -1);
+        self.given_up.push_back((id.clone(), serial));
+        if self.given_up.len() > MOST_GIVEN_UP
+            && let Some((id, serial)) = self.given_up.pop_front()
+        {
+            self.take(&id, serial);
+        }
+    }
+
+    /// Takes out those that need no work.
+    pub(crate) fn take_light(&mut self) -> Vec<(Id, Note)> {
+        let light = |(id, flight): (&Id, &Flight)| (flight.hold == Hold::Light).then(|| (flight.serial, id.clone()));
+        let twice = self.twice.iter().map(|(id, flight)| (id, flight));
+        let mut all: Vec<_> = self.by_id.iter().chain(twice).filter_map(light).collect();
+        all.sort_unstable_by_key(|(serial, _)| *serial);
+        all.into_iter().filter_map(|(serial, id)| self.take(&id, serial).map(|flight| (id, flight.note))).collect()
     }
 
     /// When the next one has taken too long.
     pub(crate) fn deadline(&mut self) -> Option<Moment> {
         while let Some((at, id, serial)) = self.deadlines.front().cloned() {
-            if self.all_with(&id).any(|flight| flight.serial == serial && !flight.idle) {
+            if self.all_with(&id).any(|flight| flight.serial == serial && flight.hold != Hold::Nothing) {
                 return Some(at);
             }
             self.deadlines.pop_front();
@@ -142,25 +241,21 @@ impl Flights {
             return None;
         }
         let (_, id, serial) = self.deadlines.pop_front()?;
-        if self.by_id.get(&id).is_some_and(|flight| flight.serial == serial) {
-            self.answered(&id)?;
-        } else {
-            self.twice.retain(|(_, flight)| flight.serial != serial);
-            self.waited_for -= 1;
-        }
-        Some(id)
+        self.take(&id, serial).map(|_| id)
     }
 
     /// Takes out all that somebody waits for, in the order in which they came; those of one batch together. What nobody waits
     /// for is forgotten, and streams are left to whoever starts them again.
     pub(crate) fn cut_off(&mut self) -> Vec<(Option<u64>, Vec<Id>)> {
         let mut all: Vec<(u64, Option<u64>, Id)> = Vec::new();
-        for (id, flight) in self.by_id.drain().chain(self.twice.drain(..)).filter(|(_, flight)| !flight.idle) {
+        for (id, flight) in
+            self.by_id.drain().chain(self.twice.drain(..)).filter(|(_, flight)| flight.hold != Hold::Nothing)
+        {
             all.push((flight.serial, flight.batch, id));
         }
         all.sort_unstable_by_key(|(serial, ..)| *serial);
-        self.waited_for = 0;
-        self.deadlines.clear();
+        (self.work, self.light) = (0, 0);
+        self.are_over();
         let mut groups: Vec<(Option<u64>, Vec<Id>)> = Vec::new();
         for (_, batch, id) in all {
             match groups.iter_mut().find(|(of, _)| batch.is_some() && *of == batch) {
@@ -183,9 +278,9 @@ mod tests {
     #[test]
     fn each_is_answered_once_and_in_the_end_nobody_waits() {
         let mut flights = Flights::default();
-        flights.add(Id::Int(1), Note::Nothing, None, at(5));
-        flights.add(Id::Int(1), Note::Nothing, None, at(6));
-        flights.add(Id::Text("1".into()), Note::Nothing, Some(7), None);
+        flights.add(Id::Int(1), Note::Nothing, Hold::Work, None, at(5));
+        flights.add(Id::Int(1), Note::Nothing, Hold::Work, None, at(6));
+        flights.add(Id::Text("1".into()), Note::Nothing, Hold::Work, Some(7), None);
         assert!(flights.answered(&Id::Int(1)).is_some());
         assert_eq!(flights.deadline(), at(6));
         assert!(flights.answered(&Id::Int(1)).is_some());
@@ -200,18 +295,63 @@ mod tests {
     fn those_of_a_batch_are_cut_off_together_and_in_order() {
         let mut flights = Flights::default();
         for (id, batch) in [(1, None), (2, Some(1)), (3, None), (4, Some(1)), (5, Some(2))] {
-            flights.add(Id::Int(id), Note::Nothing, batch, None);
+            flights.add(Id::Int(id), Note::Nothing, Hold::Work, batch, None);
         }
         flights.cancelled(&Id::Int(3));
         let ids = |ids: &[i64]| ids.iter().map(|id| Id::Int(*id)).collect::<Vec<_>>();
         assert_eq!(flights.cut_off(), [(None, ids(&[1])), (Some(1), ids(&[2, 4])), (Some(2), ids(&[5]))]);
     }
 
+    /// Most servers never answer what was cancelled, and a host may cancel for as long as it lives.
+    #[test]
+    fn what_was_cancelled_and_is_never_answered_takes_a_bounded_amount_of_memory() {
+        let mut flights = Flights::default();
+        // In flight for all this time, so that nothing is given back because all is over.
+        flights.add(Id::Int(0), Note::Nothing, Hold::Work, None, at(1));
+        for id in 1..=20_000 {
+            flights.add(Id::Int(id), Note::Nothing, Hold::Work, None, at(1));
+            flights.cancelled(&Id::Int(id));
+            // The same id again and again, as a host that does not count may do.
+            flights.add(Id::Text("x".into()), Note::Nothing, Hold::Work, None, at(1));
+            flights.cancelled(&Id::Text("x".into()));
+        }
+        let kept = flights.by_id.capacity() + flights.twice.capacity() + flights.deadlines.capacity();
+        assert!(kept < 8 << 10, "{kept}");
+        assert!(flights.is_busy());
+        // What was cancelled last may still be answered; what was forgotten is an answer to nothing.
+        assert!(flights.answered(&Id::Int(20_000)).is_some());
+        assert!(flights.answered(&Id::Int(1)).is_none());
+        // An id that was forgotten is free, and means one call.
+        flights.add(Id::Int(1), Note::Nothing, Hold::Work, None, None);
+        assert!(flights.answered(&Id::Int(1)).is_some());
+        assert!(flights.answered(&Id::Int(1)).is_none());
+    }
+
+    #[test]
+    fn what_was_answered_long_ago_is_not_kept_for_its_deadline() {
+        let mut flights = Flights::default();
+        flights.add(Id::Int(0), Note::Nothing, Hold::Work, None, at(1));
+        for id in 1..=100_000 {
+            flights.add(Id::Int(id), Note::Nothing, Hold::Work, None, at(2));
+            flights.answered(&Id::Int(id));
+        }
+        assert!(flights.deadlines.capacity() < 1024, "{}", flights.deadlines.capacity());
+        assert_eq!(flights.deadline(), at(1));
+    }
+
+    #[test]
+    fn memory_goes_back_when_many_have_been_in_flight() {
+        let mut flights = Flights::default();
+        (0..100_000).for_each(|id| flights.add(Id::Int(id), Note::Nothing, Hold::Work, None, at(1)));
+        (0..100_000).for_each(|id| drop(flights.answered(&Id::Int(id))));
+        assert!(flights.by_id.capacity() + flights.deadlines.capacity() < 8192);
+    }
+
     #[test]
     fn what_takes_too_long_is_taken_out_and_what_was_cancelled_is_not() {
         let mut flights = Flights::default();
         for id in 1..=3 {
-            flights.add(Id::Int(id), Note::Nothing, None, at(10 + u64::try_from(id).expect("small")));
+            flights.add(Id::Int(id), Note::Nothing, Hold::Work, None, at(10 + u64::try_from(id).expect("small")));
         }
         flights.cancelled(&Id::Int(1));
         assert_eq!(flights.deadline(), at(12));

@@ -4,9 +4,11 @@
 //! Its invariants:
 //! 1. At most one live generation. The next one starts only when the tree of the last one is empty.
 //! 2. No holder, no child: nothing is started, or started again, that nobody holds.
-//! 3. A child that is still starting is torn down only because nobody holds it any more, because somebody wants it to be stopped
+//! 3. A child that is still starting is torn down only because nobody holds it any more (which a keeper with a linger says only when
+//!    the child has answered, or has had its time to), because somebody wants it to be stopped
 //!    or started anew, or because of a limit that the user set; never for a newcomer.
-//! 4. Starts back off exponentially, forget their failures only after a sustained time in *ready*, and trip.
+//! 4. Starts that fail back off exponentially; after a child that was ready the pause is the first one again. Failures of both kinds are
+//!    forgotten only after a sustained time in *ready*, and trip.
 //! 5. What was in flight when its child died is cut off at once.
 //! 6. Stopping beats starting.
 
@@ -31,6 +33,8 @@ pub struct Machine {
     failures: Vec<Moment>,
     /// How many in a row, for the backoff.
     in_a_row: u32,
+    /// The last child has answered: its end is no failed start.
+    was_ready: bool,
     /// Tripped before, and not proved better since: one more failure is enough.
     on_probation: bool,
 }
@@ -48,6 +52,7 @@ impl Machine {
             busy: false,
             failures: Vec::new(),
             in_a_row: 0,
+            was_ready: false,
             on_probation: false,
         }
     }
@@ -124,6 +129,7 @@ impl Machine {
             Event::Answered(generation) => {
                 if self.state == State::Starting(generation) {
                     self.state = State::Ready { generation, recycle: None };
+                    self.was_ready = true;
                     todo.push(Action::Disarm(Timer::Start));
                     todo.push(Action::Arm(Timer::Sustained, self.policy.sustained));
                     self.look_for_rest(&mut todo);
@@ -158,7 +164,7 @@ impl Machine {
     fn start(&mut self, todo: &mut Vec<Action>) {
         debug_assert!(self.holders > 0 && self.state.live().is_none());
         self.last = self.last.next();
-        self.demanded = false;
+        (self.demanded, self.was_ready) = (false, false);
         self.state = State::Starting(self.last);
         todo.extend([Timer::Backoff, Timer::Cooled].map(Action::Disarm));
         todo.push(Action::Start(self.last));
@@ -340,6 +346,10 @@ impl Machine {
             todo.push(Action::Arm(Timer::Cooled, within.max(self.policy.backoff.longest())));
             self.state = State::Tripped { cause };
         } else {
+            // The pause is for starts that fail. Growing with every crash, it would cost a host whose child serves it in between.
+            if self.was_ready {
+                self.in_a_row = 0;
+            }
             let pause = self.policy.backoff.pause(self.in_a_row, luck);
             self.in_a_row = self.in_a_row.saturating_add(1);
             todo.push(Action::Arm(Timer::Backoff, pause));

@@ -8,9 +8,11 @@ use serde_json::Value;
 
 use crate::cache::Asker;
 use crate::lists::ListKind;
+use crate::replays::{Entry, Replay, Replays};
 
-/// How many lines named by `--replay` are kept, and how many subscriptions. Beyond it the oldest is forgotten.
-const MOST: usize = 1024;
+/// How many subscriptions and how many lines named by `--replay` are kept. Beyond it the oldest is forgotten, but of what is open until
+/// it is closed nothing is: there the next one is refused.
+pub(crate) const MOST: usize = 1024;
 
 /// A line as the host wrote it, with its end.
 pub(crate) type Line = Box<[u8]>;
@@ -20,6 +22,8 @@ pub(crate) type Line = Box<[u8]>;
 pub(crate) enum Note {
     /// Nothing to us.
     Nothing,
+    /// That the connection is alive.
+    Ping,
     /// The older era's handshake.
     Initialize(Line),
     /// The newer era's way to ask what a server can do, with who asks.
@@ -43,7 +47,7 @@ pub(crate) enum Note {
     /// A stream of notifications, which is open until somebody ends it.
     Listen(Line),
     /// Named by the user.
-    Replay(Line),
+    Replay(Entry),
 }
 
 impl Note {
@@ -61,8 +65,7 @@ pub(crate) struct Memory {
     level: Option<Line>,
     subscriptions: Vec<(String, Line)>,
     listens: Vec<Listen>,
-    replays: Vec<Line>,
-    replay_methods: Vec<String>,
+    pub(crate) replays: Replays,
 }
 
 /// A stream that the host has asked for.
@@ -88,19 +91,9 @@ pub(crate) enum Step {
 }
 
 impl Memory {
-    /// One that keeps messages of these methods, too.
-    pub(crate) fn new(replay_methods: Vec<String>) -> Self {
-        Self { replay_methods, ..Self::default() }
-    }
-
-    /// Whether the user wants messages of this method to be told to every new child.
-    pub(crate) fn is_replayed(&self, method: &str) -> bool {
-        self.replay_methods.iter().any(|named| named == method)
-    }
-
-    /// Whether there are any such methods.
-    pub(crate) fn replays_any(&self) -> bool {
-        !self.replay_methods.is_empty()
+    /// One that keeps what these name, too.
+    pub(crate) fn new(replays: Vec<Replay>) -> Self {
+        Self { replays: Replays::new(replays), ..Self::default() }
     }
 
     /// Whether the host has begun a session in the older era.
@@ -110,7 +103,9 @@ impl Memory {
 
     /// The session has begun, or begins anew.
     pub(crate) fn initialize(&mut self, line: Line) {
-        *self = Self { initialize: Some(line), ..Self::new(std::mem::take(&mut self.replay_methods)) };
+        let mut replays = std::mem::take(&mut self.replays);
+        replays.clear();
+        *self = Self { initialize: Some(line), replays, ..Self::default() };
     }
 
     /// The host's word that it has understood.
@@ -164,11 +159,6 @@ impl Memory {
         self.listens.iter().filter(|listen| wants(&listen.line)).map(|listen| listen.id.clone()).collect()
     }
 
-    pub(crate) fn replay(&mut self, line: Line) {
-        self.replays.retain(|kept| *kept != line);
-        push(&mut self.replays, line);
-    }
-
     /// All that a new child is told, in this order.
     pub(crate) fn script(&self) -> Vec<Step> {
         let mut script = Vec::new();
@@ -178,7 +168,7 @@ impl Memory {
         script.extend(self.initialized.clone().map(Step::Tell));
         script.extend(self.level.clone().map(Step::Ask));
         script.extend(self.subscriptions.iter().map(|(_, line)| Step::Ask(line.clone())));
-        for line in &self.replays {
+        for line in self.replays.lines() {
             let is_request = matches!(
                 nostray_rpc::read(line.trim_ascii_end()),
                 Ok(nostray_rpc::Message::One(nostray_rpc::Envelope { kind: nostray_rpc::Kind::Request { .. }, .. }))

@@ -146,6 +146,14 @@ impl Outbox {
         Ok(())
     }
 
+    /// Takes back what waits.
+    pub(crate) fn take_back(&mut self, all: &mut Vec<u8>) {
+        for Piece { buffer, left } in self.pieces.drain(..) {
+            all.extend_from_slice(&buffer[left]);
+        }
+        self.bytes = 0;
+    }
+
     /// Nobody will ever read it.
     pub fn discard(&mut self) {
         self.pieces.clear();

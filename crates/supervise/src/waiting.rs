@@ -42,6 +42,11 @@ impl Queue {
         self.lines.iter().any(|waiting| waiting.asks.iter().any(|(asked, _)| asked == id))
     }
 
+    /// How many requests of this kind wait.
+    pub(crate) fn count_of(&self, is_it: impl Fn(&Note) -> bool) -> usize {
+        self.lines.iter().flat_map(|waiting| &waiting.asks).filter(|(_, note)| is_it(note)).count()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }

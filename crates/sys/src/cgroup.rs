@@ -3,9 +3,12 @@
 //! It serves one purpose here: `cgroup.kill`, which ends a whole tree in one step that no fork can outrun.
 //! It is never the proof that a tree is empty, since a process with the right can leave its group.
 
+use std::fs::Metadata;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{Access, Mode, OFlags, access, mkdir, open, rmdir};
 
@@ -51,13 +54,35 @@ impl Cgroup {
         let refused = |error: rustix::io::Errno| NoCgroup::Refused(path.clone(), error.into());
         mkdir(&path, Mode::from_raw_mode(0o755)).map_err(refused)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = open(&path, flags, Mode::empty()).map_err(refused)?;
+        let directory = open(&path, flags, Mode::empty()).map_err(|error| {
+            rmdir(&path).ok();
+            refused(error)
+        })?;
         let group = Self { path, directory };
         if access(group.path.join("cgroup.kill"), Access::WRITE_OK).is_err() {
             group.remove();
             return Err(NoCgroup::NoKill);
         }
         Ok(group)
+    }
+
+    /// Removes groups that stand where [`Cgroup::create`] would make one: those that are this user's, have no process, are older than
+    /// this, and whose name is meant. The age keeps a group that is just being made.
+    pub fn remove_empty(older_than: Duration, is_meant: impl Fn(&str) -> bool) {
+        let Some(own) = own_folder().filter(|own| is_ours_to_divide(own)) else { return };
+        for entry in std::fs::read_dir(own).into_iter().flatten().flatten() {
+            let is_old =
+                |found: &Metadata| found.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > older_than));
+            if entry.file_name().to_str().is_some_and(&is_meant)
+                && let Ok(found) = entry.metadata()
+                && found.is_dir()
+                && found.uid() == crate::process::user()
+                && is_old(&found)
+                && is_empty(&entry.path())
+            {
+                remove_with_inner(&entry.path(), 8);
+            }
+        }
     }
 
     /// Where it is.
@@ -107,6 +132,12 @@ fn collect_members(path: &Path, depth: u8, members: &mut Vec<crate::Pid>) {
             collect_members(&inner.path(), depth - 1, members);
         }
     }
+}
+
+/// Whether no process is in a group, nor in one inside of it.
+fn is_empty(path: &Path) -> bool {
+    let events = std::fs::read_to_string(path.join("cgroup.events")).unwrap_or_default();
+    events.lines().any(|line| line == "populated 0")
 }
 
 fn remove_with_inner(path: &Path, depth: u8) {

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
 
-use crate::{startup, unix_peer};
+use crate::stream::unread;
+use crate::{poll, startup, unix_peer};
 
 /// What standard input is, as far as it can tell that the host is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,21 @@ pub fn stdin_kind() -> StdinKind {
     }
 }
 
+/// Waits until something can be read from standard input, or the time is over; false if its end has come before any byte. A terminal
+/// is a person, and counts as its end. Nothing is read.
+#[must_use]
+pub fn stdin_has_something_to_say(within: std::time::Duration) -> bool {
+    let stdin = standard_input();
+    match stdin_kind() {
+        StdinKind::Terminal => false,
+        StdinKind::Mute => unread(stdin).is_some_and(|bytes| bytes > 0),
+        StdinKind::Pipe(_) | StdinKind::Socket(_) => {
+            let came = poll::wait(&[(stdin, poll::Until::Readable)], Some(within)).is_ok_and(|came| came[0]);
+            !came || unread(stdin).is_none_or(|bytes| bytes > 0)
+        }
+    }
+}
+
 impl PipeId {
     /// Whether a process holds an end of this pipe that can be written to; `None` where its descriptors are
     /// not ours to look at.
@@ -72,6 +88,27 @@ fn can_write(flags: OFlags) -> bool {
     matches!(flags & OFlags::ACCMODE, OFlags::WRONLY | OFlags::RDWR)
 }
 
+/// How many files this process may have open at once, and how many of them are not open yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// The limit (`ulimit -n`).
+    pub limit: u64,
+    /// How many more.
+    pub free: u64,
+}
+
+impl Room {
+    /// For a process that has opened nothing of its own yet.
+    #[must_use]
+    pub fn now() -> Self {
+        Inherited::take().map_or_else(|_| Self { limit: limit(), free: 0 }, |inherited| inherited.room())
+    }
+}
+
+fn limit() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
 /// The open descriptors above 2 that came over `execve`, to be given to the child and held by nobody else.
 #[derive(Debug, Clone)]
 pub struct Inherited(Vec<RawFd>);
@@ -95,6 +132,14 @@ impl Inherited {
             }
         }
         Ok(Self(found))
+    }
+
+    /// How many more files can be open, now that these and the first three are.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        let limit = limit();
+        let open = self.0.iter().filter(|fd| u64::try_from(**fd).is_ok_and(|fd| fd < limit)).count();
+        Room { limit, free: limit.saturating_sub(open as u64 + 3) }
     }
 
     /// Closes those that write into our own standard input. A host that does not mark its end close-on-exec
@@ -226,25 +271,35 @@ pub fn close_for_good(fd: BorrowedFd<'_>) {
 }
 
 /// Writes one line to standard error, or nothing if it would have to wait: a guard must not hang because its host has stopped
-/// reading. The line is cut to what a pipe takes in one piece.
+/// reading. The line is cut to what a pipe takes in one piece, and is one line whatever is in it: it may quote a child.
 pub fn write_to_stderr_at_once(line: &str) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::io::{Errno, ReadWriteFlags, pwritev2, write};
     /// Where the file stands, as for `write`.
     const HERE: u64 = u64::MAX;
     let stderr = io::stderr();
-    let line = line.as_bytes();
-    let line = line.get(..libc::PIPE_BUF).unwrap_or(line);
-    let written = pwritev2(&stderr, &[io::IoSlice::new(line)], HERE, ReadWriteFlags::NOWAIT);
+    let mut line = crate::text::escaped(line.trim_end_matches('\n')).into_owned().into_bytes();
+    line.truncate(libc::PIPE_BUF - 1);
+    line.push(b'\n');
+    let written = pwritev2(&stderr, &[io::IoSlice::new(&line)], HERE, ReadWriteFlags::NOWAIT);
     // A terminal or a file: there it is enough to ask before. Everything else was written, or nobody is left to tell that
     // nobody listens.
     if let Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::SPIPE) = written {
         let mut fds = [PollFd::new(&stderr, PollFlags::OUT)];
         let ready = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|n| n > 0);
         if ready && fds[0].revents().contains(PollFlags::OUT) {
-            write(&stderr, line).ok();
+            write(&stderr, &line).ok();
         }
     }
+}
+
+/// A file in memory with these bytes, to be read from its beginning.
+pub fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
+    use std::io::{Seek, Write};
+    let mut file = File::from(rustix::fs::memfd_create("nostray", rustix::fs::MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file.into())
 }
 
 /// Two connected sockets that keep messages apart, never wait, and are not passed on to programs.
@@ -276,7 +331,7 @@ pub fn maker_of_stdin_socket() -> Option<crate::Pid> {
 pub const DO_NOT_WAIT: i32 = libc::O_NONBLOCK | libc::O_NOCTTY;
 
 /// For opening a file that somebody else may have put there: not through a link, and without waiting if it is a pipe.
-pub const NO_FOLLOW_AND_DO_NOT_WAIT: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+pub const NO_FOLLOW_AND_DO_NOT_WAIT: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 
 /// The number of columns of the terminal that standard output is, if it is one.
 #[must_use]

@@ -89,14 +89,22 @@ impl Events {
         if self.watched.iter().zip(&self.wanted).all(|(watched, wanted)| same(watched, wanted)) {
             return Ok(());
         }
-        // First all that go: a number that is free again may be the next one's. One that was closed is gone already.
+        // First all that go: a number that is free again may be the next one's.
+        let mut all_gone = true;
         for (watched, wanted) in self.watched.iter_mut().zip(&self.wanted) {
             if let Some(old) = watched
                 && !same(&Some(*old), wanted)
             {
-                crate::descriptors::with_number(old.fd, |fd| epoll::delete(&self.epoll, fd).ok());
+                all_gone &= old.is_file
+                    || crate::descriptors::with_number(old.fd, |fd| epoll::delete(&self.epoll, fd)).is_ok();
                 *watched = None;
             }
+        }
+        // A descriptor that was closed has left the set only if no other descriptor, of this process or another one, refers to the same
+        // open file. Otherwise the set reports it for ever, and only a new set does not.
+        if !all_gone && let Ok(new) = epoll::create(CreateFlags::CLOEXEC) {
+            self.epoll = new;
+            self.watched.fill(None);
         }
         for (name, (watched, wanted)) in self.watched.iter_mut().zip(&self.wanted).enumerate() {
             if let (None, Some(new)) = (&watched, wanted) {
@@ -158,6 +166,27 @@ mod tests {
             events.wait(NOW, &mut names).expect("wait");
             assert_eq!(names, [0]);
             names.clear();
+        }
+    }
+
+    /// A connection that was handed to another process, or has a second descriptor, lives on when its number is closed.
+    #[test]
+    fn what_was_closed_is_watched_no_more_even_if_another_descriptor_has_it_open() {
+        let (pipe, mut events, mut names) = (Pipe::new().expect("pipe"), Events::new().expect("epoll"), Vec::new());
+        let other = Pipe::new().expect("pipe");
+        let _copy = pipe.reader.try_clone().expect("clone");
+        events.want(0, pipe.reader.as_fd(), Until::Readable, 0);
+        events.want(1, other.reader.as_fd(), Until::Readable, 0);
+        events.wait(NOW, &mut names).expect("wait");
+        drop(pipe.reader);
+        for writer in [pipe.writer, other.writer] {
+            File::from(writer).write_all(b"x").expect("write");
+        }
+        for _ in 0..2 {
+            names.clear();
+            events.want(1, other.reader.as_fd(), Until::Readable, 0);
+            events.wait(NOW, &mut names).expect("wait");
+            assert_eq!(names, [1]);
         }
     }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, mknodat, open};
 
 /// Makes one, unless it is there.
 pub fn make(path: &Path) -> io::Result<()> {
@@ -16,12 +16,20 @@ pub fn make(path: &Path) -> io::Result<()> {
 
 /// Opens it to write, though nobody may be there to read.
 pub fn hold(path: &Path) -> io::Result<OwnedFd> {
-    Ok(open(path, OFlags::RDWR | FLAGS, Mode::empty())?)
+    only_fifo(open(path, OFlags::RDWR | FLAGS, Mode::empty())?)
 }
 
 /// Opens it to read. It hangs up when all who held it, now or later, have let go of it.
 pub fn watch(path: &Path) -> io::Result<OwnedFd> {
-    Ok(open(path, OFlags::RDONLY | FLAGS, Mode::empty())?)
+    only_fifo(open(path, OFlags::RDONLY | FLAGS, Mode::empty())?)
+}
+
+/// Of anything else that stands there, nothing could be learned.
+fn only_fifo(file: OwnedFd) -> io::Result<OwnedFd> {
+    match FileType::from_raw_mode(fstat(&file)?.st_mode) {
+        FileType::Fifo => Ok(file),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a named pipe; move it away")),
+    }
 }
 
 const FLAGS: OFlags = OFlags::NONBLOCK.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);

@@ -1,7 +1,7 @@
 //! What names one process for ever, unlike its number.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 
 use crate::proc::{StartTime, Stat};
@@ -18,15 +18,20 @@ pub struct World {
 }
 
 impl World {
-    /// The one that this process lives in; `None` without `/proc`.
+    /// The one that this process lives in; `None` if that cannot be read.
     #[must_use]
     pub fn current() -> Option<Self> {
+        Self::look().ok()
+    }
+
+    /// The same, or why it cannot be read: no `/proc`, too many open files.
+    pub fn look() -> io::Result<Self> {
         // In one read: every start of a pen asks, and a buffer that grows takes three.
         let mut boot = [0; 64];
-        let length = File::open("/proc/sys/kernel/random/boot_id").ok()?.read(&mut boot).ok()?;
-        let boot = std::str::from_utf8(&boot[..length]).ok()?.trim().to_owned();
-        let pid_namespace = std::fs::metadata("/proc/self/ns/pid").ok()?.ino();
-        Some(Self { boot, pid_namespace })
+        let length = File::open("/proc/sys/kernel/random/boot_id")?.read(&mut boot)?;
+        let boot = String::from_utf8_lossy(&boot[..length]).trim().to_owned();
+        let pid_namespace = std::fs::metadata("/proc/self/ns/pid")?.ino();
+        Ok(Self { boot, pid_namespace })
     }
 }
 

@@ -24,8 +24,10 @@ pub mod poll;
 pub mod proc;
 pub mod process;
 pub mod signal;
+pub mod standstill;
 pub mod startup;
 pub mod stream;
+pub mod text;
 pub mod unix_peer;
 
 pub use pidfd::Pidfd;

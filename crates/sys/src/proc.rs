@@ -126,10 +126,17 @@ pub fn children_of_self() -> Option<Vec<Pid>> {
 /// How a person would recognise a process: its command line, or its name where that is hidden or empty.
 #[must_use]
 pub fn describe(pid: Pid) -> String {
-    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let command = String::from_utf8_lossy(&command).replace('\0', " ");
-    let command: String = command.trim().chars().take(120).collect();
+    let command: String = command_of(pid).join(" ").trim().chars().take(120).collect();
     if command.is_empty() { Stat::of(pid).map_or_else(String::new, |stat| stat.name) } else { command }
+}
+
+/// The words of a process's command line; none where that is hidden or empty.
+#[must_use]
+pub fn command_of(pid: Pid) -> Vec<String> {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = line.strip_suffix(&[0]).unwrap_or(&line);
+    let words = line.split(|&byte| byte == 0).filter(|_| !line.is_empty());
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
 /// The bytes that a process has read and written so far, of any kind of file; `None` where they are not ours
@@ -240,6 +247,59 @@ pub fn who_has_locked(path: &std::path::Path) -> Vec<Stat> {
     all
 }
 
+/// The control group that a process is in, as far as this process sees the hierarchy: of version 2, or the one by which systemd keeps
+/// its units apart. `None` where that is not ours to read.
+#[must_use]
+pub fn group_of(pid: Pid) -> Option<String> {
+    group_in(&std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?)
+}
+
+fn group_in(text: &str) -> Option<String> {
+    let path =
+        |hierarchy: &str| text.lines().find_map(|line| line.split_once(hierarchy)).map(|(_, path)| path.to_owned());
+    // Where both are there, version 2 may be mounted and not used.
+    path("0::").filter(|path| path != "/").or_else(|| path(":name=systemd:")).or_else(|| path("0::"))
+}
+
+/// The hard limit of a process for real-time threads ([`crate::process::real_time_limit`]). Every process may read it.
+#[must_use]
+pub fn real_time_limit_of(pid: Pid) -> Option<u64> {
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max realtime timeout"))?;
+    match line.split_ascii_whitespace().nth(1)? {
+        "unlimited" => Some(u64::MAX),
+        number => number.parse().ok(),
+    }
+}
+
+/// The user that has started a process. Unlike the owner of its folder, this is told of a process that lets no other look into it.
+#[must_use]
+pub fn real_user_of(pid: Pid) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// The file name of the program that a process runs, also if the file has been replaced since; `None` where that is not ours to read.
+#[must_use]
+pub fn program_of(pid: Pid) -> Option<String> {
+    let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let name = path.file_name()?.to_string_lossy().into_owned();
+    Some(name.trim_end_matches(" (deleted)").to_owned())
+}
+
+/// Those processes of this user that have themselves locked (`flock`) the file with this inode. Quick: one file of the kernel's is read.
+#[must_use]
+pub fn lockers_of(inode: u64) -> Vec<Stat> {
+    let locker = |line: &str| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        // The device is left out: some file systems show another one here than to `stat`.
+        let is_it = *fields.get(1)? == "FLOCK" && fields.get(5)?.rsplit(':').next()? == inode.to_string();
+        let pid = fields.get(4)?.parse().ok().and_then(pid_from).filter(|_| is_it)?;
+        Stat::of(pid).filter(|_| user_of(pid) == Some(crate::process::user()))
+    };
+    std::fs::read_to_string("/proc/locks").unwrap_or_default().lines().filter_map(locker).collect()
+}
+
 /// The user that a process belongs to.
 #[must_use]
 pub fn user_of(pid: Pid) -> Option<u32> {
@@ -272,6 +332,36 @@ mod tests {
         for end in 0..line.len() - 3 {
             assert_eq!(Stat::parse(&line[..end]), None, "cut at {end}");
         }
+    }
+
+    #[test]
+    fn a_group_is_the_one_that_keeps_units_apart() {
+        let v2 = "0::/user.slice/session-3.scope\n";
+        let hybrid = "9:name=systemd:/user.slice/x\n4:memory:/y\n0::/\n";
+        let bare = "4:memory:/y\n0::/\n";
+        let groups = [v2, hybrid, bare, ""].map(group_in);
+        assert_eq!(
+            groups.each_ref().map(Option::as_deref),
+            [Some("/user.slice/session-3.scope"), Some("/user.slice/x"), Some("/"), None]
+        );
+    }
+
+    #[test]
+    fn a_limit_is_read_as_it_is() {
+        assert_eq!(real_time_limit_of(rustix::process::getpid()), Some(crate::process::real_time_limit()));
+    }
+
+    #[test]
+    fn a_lock_is_known_by_its_file() {
+        use std::os::unix::fs::MetadataExt;
+        let path = std::env::temp_dir().join(format!("nostray-lock-{}", crate::process::random()));
+        let file = File::create(&path).expect("create");
+        let inode = file.metadata().expect("is there").ino();
+        let lockers = || lockers_of(inode).iter().map(|stat| stat.pid).collect::<Vec<_>>();
+        assert_eq!(lockers(), []);
+        file.lock().expect("lock");
+        assert_eq!(lockers(), [rustix::process::getpid()]);
+        std::fs::remove_file(path).expect("remove");
     }
 
     #[test]

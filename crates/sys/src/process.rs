@@ -98,6 +98,7 @@ fn fork_with_nothing(name: &str, first: impl FnOnce() -> bool, work: impl FnOnce
         Side::Parent(pid) => Ok(pid),
         Side::Child => {
             set_name(name);
+            set_title(format_args!("{name}"));
             if !first() {
                 exit_now(1);
             }
@@ -181,6 +182,8 @@ pub fn become_subreaper() -> io::Result<()> {
 pub fn ask_for_term_when_parent_ends() -> io::Result<()> {
     Ok(set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?)
 }
+
+pub use crate::startup::set_title;
 
 /// Tells a person who looks with `ps` what this process is for.
 pub fn set_name(name: &str) {
@@ -327,6 +330,40 @@ pub fn random() -> u64 {
         return (now.as_nanos() as u64) ^ (u64::from(std::process::id()) << 40);
     }
     u64::from_ne_bytes(bytes)
+}
+
+/// How much of a processor's time, in microseconds, a real-time thread of this process may use without waiting: the hard limit.
+#[must_use]
+pub fn real_time_limit() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Rttime).maximum.unwrap_or(u64::MAX)
+}
+
+/// Lowers it. Children inherit it over fork and execve, and without privileges it cannot be raised again.
+pub fn lower_real_time_limit(to: u64) -> io::Result<()> {
+    let resource = rustix::process::Resource::Rttime;
+    let current = rustix::process::getrlimit(resource).current.unwrap_or(u64::MAX);
+    let limit = rustix::process::Rlimit { current: Some(current.min(to)), maximum: Some(to) };
+    Ok(rustix::process::setrlimit(resource, limit)?)
+}
+
+/// Random numbers that cannot be guessed: many for one system call.
+pub fn random_numbers() -> impl FnMut() -> u64 + Send {
+    const AT_ONCE: usize = 64;
+    let mut bytes = [0; 8 * AT_ONCE];
+    let mut used = AT_ONCE;
+    move || {
+        if used == AT_ONCE {
+            let mut filled = 0;
+            while filled < bytes.len() {
+                // Waits, at boot, until the kernel has gathered entropy. Of this size a call may be cut short by a signal.
+                filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())
+                    .unwrap_or_default();
+            }
+            used = 0;
+        }
+        used += 1;
+        bytes.as_chunks::<8>().0.get(used - 1).map_or(0, |number| u64::from_ne_bytes(*number))
+    }
 }
 
 /// The directory that this process is in, for who wants to come back.

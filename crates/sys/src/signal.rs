@@ -183,6 +183,23 @@ pub fn send_to_namespace(signal: Signal) -> io::Result<()> {
     raw_kill(-1, signal)
 }
 
+/// From now on the kernel sends `signal` to this process whenever something arrives at `fd`, a pipe, or its last writer is gone. A
+/// process in a pid namespace below ours can signal us in no other way; and what is sent with SIGCONT reaches us also when we are stopped.
+pub fn send_to_self_on_input(fd: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
+    let number = fd.as_raw_fd();
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    // SAFETY: these commands read numbers, and change nothing but this descriptor's open file.
+    let is_set = unsafe {
+        libc::fcntl(number, libc::F_SETOWN, own) != -1
+            && libc::fcntl(number, F_SETSIG, signal.0) != -1
+            && libc::fcntl(number, libc::F_SETFL, libc::fcntl(number, libc::F_GETFL) | libc::O_ASYNC) != -1
+    };
+    if is_set { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The C library's headers have it, and its crate does not for every machine.
+const F_SETSIG: i32 = 10;
+
 fn raw_kill(pid: i32, signal: Signal) -> io::Result<()> {
     // SAFETY: `kill` reads its two numbers and nothing else.
     if unsafe { libc::kill(pid, signal.0) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -195,8 +212,8 @@ pub struct Arrived {
     pub signal: Signal,
     /// The sender, when it was a process that this one can see.
     pub sender: Option<Pid>,
-    /// Sent by the kernel itself: a key on the terminal, its hang-up, a limit. The whole foreground group
-    /// has got it too.
+    /// Sent by the kernel itself: a key on the terminal or its hang-up, which the whole foreground group has got too; a limit; or
+    /// something that has arrived ([`send_to_self_on_input`]).
     pub from_kernel: bool,
     /// The number that the sender attached, if it did.
     pub value: Option<i32>,
@@ -244,7 +261,8 @@ impl SignalFd {
             return Ok(Some(Arrived {
                 signal,
                 sender: i32::try_from(info.ssi_pid).ok().and_then(Pid::from_raw),
-                from_kernel: info.ssi_code == libc::SI_KERNEL,
+                // What a process sends has zero or less.
+                from_kernel: info.ssi_code > 0,
                 value: (info.ssi_code == libc::SI_QUEUE).then_some(info.ssi_int),
             }));
         }

@@ -5,7 +5,10 @@
 //! get all of that as the host gave it, and every start would pay for it. So a program that is declared with
 //! [`crate::program!`] starts without, and only the last of these is done here, since nothing else may get those numbers.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::ffi::CStr;
+use std::fmt;
+use std::io::Write;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
 /// One bit for each of the descriptors 0, 1 and 2 that was closed.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
@@ -16,14 +19,31 @@ macro_rules! program {
     ($function:path) => {
         /// Where the C library starts the program.
         #[unsafe(no_mangle)]
-        extern "C" fn main(_: i32, _: *const *const u8) -> i32 {
-            $crate::startup::run($function)
+        extern "C" fn main(count: i32, arguments: *const *mut u8) -> i32 {
+            // SAFETY: these are what the C library gives to a program.
+            unsafe { $crate::startup::run($function, count, arguments) }
         }
     };
 }
 
+/// The memory in which the kernel has put the program's arguments.
+static ARGUMENTS: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+static LENGTH: AtomicUsize = AtomicUsize::new(0);
+
 /// For [`crate::program!`].
-pub fn run(program: fn() -> u8) -> i32 {
+///
+/// # Safety
+/// Count and arguments are those that the C library has called `main` with.
+pub unsafe fn run(program: fn() -> u8, count: i32, arguments: *const *mut u8) -> i32 {
+    if let Some(last) = usize::try_from(count).ok().and_then(|count| count.checked_sub(1)) {
+        // SAFETY: there are `count` pointers, at least one, to C strings.
+        let (first, last, end) = unsafe {
+            let last = *arguments.add(last);
+            (*arguments, last, CStr::from_ptr(last.cast()).count_bytes() + 1)
+        };
+        ARGUMENTS.store(first, Ordering::Relaxed);
+        LENGTH.store(last.addr().saturating_sub(first.addr()) + end, Ordering::Relaxed);
+    }
     for fd in 0..3 {
         // SAFETY: F_GETFD on any number only reads the descriptor table.
         if unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
@@ -33,6 +53,25 @@ pub fn run(program: fn() -> u8) -> i32 {
         }
     }
     i32::from(program())
+}
+
+/// From now on `ps` shows `title` for this process, as far as there is room, in place of the command line. **For a process with one
+/// thread that was forked by a program of [`crate::program!`]**, or for such a program that has read its arguments: they are gone.
+///
+/// The kernel shows the memory in which it has put the arguments. If the last byte of that is not zero, it takes the first string in it
+/// for a title. So two pages at most are written, however long the command line is.
+pub fn set_title(title: fmt::Arguments<'_>) {
+    let (first, length) = (ARGUMENTS.load(Ordering::Relaxed), LENGTH.load(Ordering::Relaxed));
+    let Some(room) = length.checked_sub(2) else { return };
+    // SAFETY: the kernel puts the arguments one behind the other into memory of this process that can be written to. There is one
+    // thread, and it reads them no more.
+    let area = unsafe { std::slice::from_raw_parts_mut(first, length) };
+    let mut rest = &mut area[..room];
+    // What does not fit is left out.
+    rest.write_fmt(title).ok();
+    let written = room - rest.len();
+    area[written] = 0;
+    area[length - 1] = 1;
 }
 
 /// Whether the host started this process with `fd` (0, 1 or 2) closed.

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags, fcntl_setfl, fstat};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::{SendAncillaryBuffer, SendFlags};
-use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+use rustix::pipe::{PipeFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with};
 
 /// A pipe for a child: its end, and ours, which does not wait.
 #[derive(Debug)]
@@ -117,12 +117,42 @@ fn in_small_steps(fd: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<usize>
 /// nothing about how much it takes. None if it is no terminal, or cannot be opened.
 #[must_use]
 pub fn own_terminal(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
-    use std::os::fd::AsRawFd;
     if !rustix::termios::isatty(fd) {
         return None;
     }
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    rustix::fs::open(format!("/proc/self/fd/{}", fd.as_raw_fd()), flags, rustix::fs::Mode::empty()).ok()
+    rustix::fs::open(place_of(fd), flags, rustix::fs::Mode::empty()).ok()
+}
+
+/// How many bytes of what was written to a pipe have not been read, as far as that can be told.
+#[must_use]
+pub fn unread(pipe: BorrowedFd<'_>) -> Option<u64> {
+    rustix::io::ioctl_fionread(pipe).ok()
+}
+
+/// Takes back, from its writing end, what was written to a pipe and has not been read. Each byte of a pipe is read once: so what this
+/// returns was read by no other process, and will not be; and what it does not return has been read.
+#[must_use]
+pub fn take_back(pipe: BorrowedFd<'_>) -> Vec<u8> {
+    let mut all = Vec::new();
+    // Another open file, so that the one of the other readers still waits.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(reader) = rustix::fs::open(place_of(pipe), flags, rustix::fs::Mode::empty()) else { return all };
+    let size = fcntl_getpipe_size(pipe).unwrap_or(0);
+    let mut buffer = vec![0; size];
+    // No more than it holds: a process that reads it may have opened it to write as well.
+    while all.len() < size
+        && let Ok(Some(count @ 1..)) = read(&reader, &mut buffer[..size - all.len()])
+    {
+        all.extend_from_slice(&buffer[..count]);
+    }
+    all
+}
+
+/// By which an open file can be opened anew.
+fn place_of(fd: BorrowedFd<'_>) -> String {
+    use std::os::fd::AsRawFd;
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
 /// Reads what is there: `None` if that is nothing, 0 at the end. On a descriptor that may wait, only after `poll` has said that
@@ -132,5 +162,28 @@ pub fn read(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         Ok(count) => Ok(Some(count)),
         Err(Errno::AGAIN | Errno::INTR) => Ok(None),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_read_of_a_pipe_is_taken_back_also_when_all_readers_are_gone() {
+        for is_closed in [false, true] {
+            let Pipe { reader, writer } = Pipe::new().expect("a pipe");
+            let text = b"0123456789".repeat(5000);
+            assert_eq!(Sink::OwnPipe.write(writer.as_fd(), &text).expect("there is room"), text.len());
+            let mut some = [0; 7];
+            assert_eq!(read(&reader, &mut some).expect("read"), Some(7));
+            let reader = (!is_closed).then_some(reader);
+            assert_eq!(unread(writer.as_fd()), Some(text.len() as u64 - 7));
+            assert!(take_back(writer.as_fd()) == text[7..]);
+            assert_eq!(take_back(writer.as_fd()), b"");
+            // The child's own end waits as it did.
+            let flags = reader.map(|reader| rustix::fs::fcntl_getfl(reader).expect("flags"));
+            assert!(flags.is_none_or(|flags| !flags.contains(OFlags::NONBLOCK)));
+        }
     }
 }

@@ -67,6 +67,7 @@ impl Server {
             // `kind`: starts a process that stays.
             "fork" => start_another(arguments["kind"].as_str().unwrap_or("plain")),
             // `id`, `method`, `params`: asks the client; answered when the client has answered. `no_wait`: at once.
+            // `afterwards`: asks when the call is answered.
             "ask" => return self.ask(id, arguments),
             // `method`, `params`: tells the client.
             "notify" => {
@@ -176,12 +177,19 @@ impl Server {
 
     fn ask(&self, call: &RawValue, arguments: &Value) -> Answer {
         let (id, no_wait) = (&arguments["id"], arguments["no_wait"] == true);
-        if !no_wait {
+        if !no_wait && arguments["afterwards"] != true {
             lock(&self.told).asking.push((id.clone(), call.to_owned()));
         }
         let mut request = json!({ "jsonrpc": "2.0", "id": id, "method": arguments["method"] });
         if let Some(params) = arguments.get("params") {
             request["params"] = params.clone();
+        }
+        if arguments["afterwards"] == true
+            && let Some(answer) = self.written(call, Answer::of(&json!({})))
+        {
+            self.print(format!("{answer}\n").as_bytes());
+            self.say(&request);
+            return Answer::NotNow;
         }
         self.say(&request);
         if no_wait { Answer::of(&json!({})) } else { Answer::NotNow }

@@ -4,17 +4,21 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use nostray_pen::MARK;
-use nostray_registry::masked;
-use nostray_supervise::link::{Attach, SLOT_KEY, ToFront};
+use nostray_registry::{end_stopped_steward, masked};
+use nostray_supervise::link::{Attach, SLOT_KEY, ToFront, line};
 use nostray_sys::descriptors::{message_pair, write_to_stderr_at_once};
 use nostray_sys::events::Events;
+use nostray_sys::identity::Identity;
 use nostray_sys::poll::Until;
 use nostray_sys::signal::SignalSet;
+use nostray_sys::standstill::Standstill;
+use nostray_sys::{Pid, Signal};
 
-use super::no;
-use crate::key::{Key, Salt};
+use super::{no, say};
+use crate::key::{Key, Keys, Parts, Salt};
 use crate::words::{Came, Charge, FromKeeper, ToKeeper, receive, send};
 
 /// How many children may be shared at a time.
@@ -37,12 +41,18 @@ struct Steward {
     process: Child,
     /// What it is found by, but for what its child was told.
     base: Key,
+    /// What tells it from others of the same command.
+    parts: Parts,
     control: OwnedFd,
     name: Option<String>,
     id: Option<String>,
     /// What could not be sent yet.
     waiting: VecDeque<(ToKeeper, Option<OwnedFd>)>,
     sent: u64,
+    /// Whether it is stopped.
+    standstill: Option<Standstill>,
+    /// It has closed its end of the control socket.
+    is_gone: bool,
 }
 
 impl Stewards {
@@ -70,7 +80,7 @@ impl Stewards {
 
     /// A session wants to hold a child. If that is not possible, it is told why.
     pub(super) fn lease(&mut self, attach: &Attach, connection: OwnedFd) -> Result<(), (ToFront, OwnedFd)> {
-        let key = self.salt.key(attach);
+        let Keys { key, base, parts } = self.salt.keys(attach);
         let command = masked(&attach.command.iter().map(|word| word.0.clone()).collect::<Vec<_>>());
         if let Some(name) = &attach.key
             && let Some((other, _)) = self.commands.get(name).filter(|(other, _)| *other != command)
@@ -83,7 +93,6 @@ impl Stewards {
             );
             return Err((no(why, true), connection));
         }
-        let base = self.salt.base(attach);
         // Who does not know yet what its child must have been told may find out at any that is there.
         let is_any = |(number, steward): &&(u64, Steward)| {
             attach.variant.is_none() && steward.base == base && self.by_key.values().any(|taking| taking == number)
@@ -95,7 +104,7 @@ impl Stewards {
             None if self.all.len() >= MOST => {
                 return Err((no(format!("there are {MOST} shared children already"), false), connection));
             }
-            None => match Steward::start(attach, base) {
+            None => match Steward::start(attach, self.why_apart(attach, &parts), base, parts) {
                 Ok(steward) => {
                     self.counted += 1;
                     if let Some(name) = &steward.name {
@@ -110,6 +119,10 @@ impl Stewards {
         };
         if let Some((_, steward)) = self.all.iter_mut().find(|(other, _)| *other == number) {
             steward.sent += 1;
+            // The front looks itself whether this one is stopped.
+            if let Some(standstill) = &steward.standstill {
+                say(&connection, &line(&ToFront::KeptBy(standstill.who().into())));
+            }
             let lease = ToKeeper::Lease {
                 host: attach.host,
                 session: attach.session.clone(),
@@ -121,29 +134,69 @@ impl Stewards {
         Ok(())
     }
 
+    /// Why a session gets a new child although a child of its command runs: the reason that its front gives, or the differences from
+    /// the most similar child.
+    fn why_apart(&self, attach: &Attach, parts: &Parts) -> Option<String> {
+        let taking = self.all.iter().filter(|(number, _)| self.by_key.values().any(|other| other == number));
+        let others = taking.filter_map(|(_, steward)| Some((parts.apart_from(&steward.parts)?, &steward.id)));
+        let nearest = || others.min_by_key(|((differences, _), _)| *differences);
+        attach.because.clone().or_else(|| {
+            let ((_, why), id) = nearest()?;
+            let other = id.as_deref().unwrap_or("another one");
+            Some(format!("{other} runs the same command, but {why}"))
+        })
+    }
+
     /// Something has come from, or can be told to, the one that is watched under this name.
     pub(super) fn on(&mut self, at: usize) {
         let Some((number, steward)) = self.all.get_mut(at) else { return };
         let number = *number;
         steward.tell_on();
-        while let Came::Word(word, _) = receive(&steward.control) {
-            match word {
-                FromKeeper::Named(id) => steward.id = Some(id),
+        loop {
+            match receive(&steward.control) {
+                Came::Word(FromKeeper::Named(id), _) => steward.id = Some(id),
                 // If somebody is on the way to it, it stays.
-                FromKeeper::Idle { seen } if seen == steward.sent => {
+                Came::Word(FromKeeper::Idle { seen }, _) if seen == steward.sent => {
                     self.by_key.retain(|_, other| *other != number);
                     steward.tell(ToKeeper::Leave, None);
                 }
-                FromKeeper::Idle { .. } => {}
+                Came::Word(FromKeeper::Idle { .. }, _) => {}
+                Came::End => {
+                    steward.is_gone = true;
+                    return;
+                }
+                Came::Nothing => return,
             }
         }
+    }
+
+    /// Looks which of them are stopped, and ends those for which that is proved. True if one is to be looked at again.
+    ///
+    /// If all are to end, a stopped steward is continued first: then it tells its sessions, and ends its child within the graces.
+    pub(super) fn look_for_stopped(&mut self, all_are_to_end: bool) -> bool {
+        let now = Instant::now();
+        let mut suspected = false;
+        for standstill in self.all.iter_mut().filter_map(|(_, steward)| steward.standstill.as_mut()) {
+            if standstill.look(now) {
+                end_stopped_steward(standstill.who());
+            } else if standstill.is_suspected()
+                && all_are_to_end
+                && let Some(handle) = standstill.who().open()
+            {
+                handle.send(Signal::CONT).ok();
+            }
+            suspected |= standstill.is_suspected();
+        }
+        suspected
     }
 
     /// Takes leave of those that have ended.
     pub(super) fn look_after(&mut self) {
         let Self { all, by_key, commands, .. } = self;
         all.retain_mut(|(number, steward)| {
-            let ended = !matches!(steward.process.try_wait(), Ok(None));
+            // A debugger reaps a steward that was killed under it first, and may never do so.
+            let is_dead = || steward.standstill.as_ref().is_some_and(|standstill| !standstill.who().is_alive());
+            let ended = !matches!(steward.process.try_wait(), Ok(None)) || steward.is_gone && is_dead();
             if ended {
                 by_key.retain(|_, other| other != number);
                 if let Some(name) = &steward.name
@@ -159,22 +212,22 @@ impl Stewards {
         });
     }
 
-    pub(super) fn stop(&mut self, again: bool) {
+    pub(super) fn stop(&mut self, again: bool, why: &str) {
         self.by_key.clear();
         for (_, steward) in &mut self.all {
-            steward.tell(ToKeeper::Stop { again }, None);
+            steward.tell(ToKeeper::Stop { again, why: why.to_owned() }, None);
         }
     }
 }
 
 impl Steward {
-    fn start(attach: &Attach, base: Key) -> std::io::Result<Self> {
+    fn start(attach: &Attach, because: Option<String>, base: Key, parts: Parts) -> std::io::Result<Self> {
         let (ours, theirs) = message_pair()?;
-        let charge = Charge { key: attach.key.clone(), because: attach.because.clone(), wish: attach.wish.clone() };
-        send(ours.as_fd(), &charge, None)?;
+        let (key, any_dir, wish) = (attach.key.clone(), attach.any_dir, attach.wish.clone());
+        Charge { command: attach.command.clone(), key, any_dir, because, wish }.send(ours.as_fd())?;
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("nostray").args(["broker", "steward", "--"]);
-        command.args(attach.command.iter().map(|word| &word.0));
+        // Its title needs as much room as this.
+        command.arg0("nostray-steward").args(["broker", "steward"]);
         command.env_clear();
         // What a host's own pen has marked would be ended with that.
         let environment = attach.environment.iter().filter(|(name, _)| name.0 != MARK);
@@ -186,14 +239,19 @@ impl Steward {
         let process = command.spawn();
         ours_blocked.set_as_mask()?;
         let process = process?;
+        let number = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
+        let standstill = number.and_then(Identity::of).map(Standstill::of);
         Ok(Self {
             process,
             base,
+            parts,
             control: ours,
             name: attach.key.clone(),
             id: None,
             waiting: VecDeque::new(),
             sent: 0,
+            standstill,
+            is_gone: false,
         })
     }
 

@@ -41,13 +41,13 @@ struct Plan {
     note: Note,
     /// What it claims, if nobody has claimed anything.
     claims: Option<Need>,
-    /// The level that the child is told in place of the one that is asked for.
-    level: Option<(Range<usize>, Level)>,
+    /// What the child is told in place of these bytes: another log level, or capabilities as they were understood.
+    instead: Option<(Range<usize>, Token)>,
 }
 
 impl Plan {
     fn new(note: Note) -> Self {
-        Self { note, claims: None, level: None }
+        Self { note, claims: None, instead: None }
     }
 }
 
@@ -63,7 +63,12 @@ impl<'a> Ask<'a> {
         Self { text, id: place_in(text, id), method, params: params.map(|params| place_in(text, params)), batch }
     }
 
-    fn raw_id(&self) -> &'a [u8] {
+    /// The params.
+    pub(super) fn json(&self) -> Option<&'a [u8]> {
+        self.params.clone().map(|params| &self.text[params])
+    }
+
+    pub(super) fn raw_id(&self) -> &'a [u8] {
         &self.text[self.id.clone()]
     }
 
@@ -96,7 +101,7 @@ pub(super) fn place_in(text: &[u8], part: &[u8]) -> Range<usize> {
 }
 
 /// Whether a request with this method may be answered here, or does not wait for a turn.
-fn means_something(method: &str) -> bool {
+pub(super) fn means_something(method: &str) -> bool {
     matches!(
         method,
         "initialize"
@@ -149,14 +154,19 @@ impl Router {
                 None => Ok(Plan::new(Note::Nothing)),
             },
             "subscriptions/listen" => Ok(Plan::new(Note::Listen)),
+            "tasks/list" => Ok(Plan::new(Note::ListTasks)),
+            "ping" => Ok(Plan::new(Note::Ping)),
             _ => Ok(Plan::new(Note::Nothing)),
         }
     }
 
     /// The older era's handshake is made with the child once.
     fn plan_handshake(&mut self, seat: Seat, ask: &Ask<'_>) -> Result<Plan, Otherwise> {
-        let need = Need::of_initialize(ask.params.clone().map(|params| &ask.text[params]));
-        let go = |need| Plan { claims: Some(need), ..Plan::new(Note::Initialize) };
+        let need = Need::of_initialize(ask.json());
+        let go = |need: Need| {
+            let instead = ask.find(&["capabilities"]).zip(need.capabilities());
+            Plan { claims: Some(need), instead, ..Plan::new(Note::Initialize) }
+        };
         match self.claim.fits(&need) {
             Fit::Free => Ok(go(need)),
             // A client that asks for a handshake has given up on what it tried before.
@@ -181,6 +191,7 @@ impl Router {
             "server/discover" => Note::Discover,
             "subscriptions/listen" => Note::Listen,
             "tools/call" | "prompts/get" | "resources/read" => Note::MayAskBack,
+            "tasks/list" => Note::ListTasks,
             _ => Note::Nothing,
         };
         if note == Note::Discover
@@ -212,8 +223,8 @@ impl Router {
                 Err(self.answered_here(seat, ask, b"{}".to_vec()))
             }
             levels::Wish::Tell(told) => {
-                let level = ask.find(&["level"]).filter(|_| told != asked).map(|place| (place, told));
-                Ok(Plan { level, ..Plan::new(Note::SetLevel { asked: Some(asked), told }) })
+                let instead = ask.find(&["level"]).filter(|_| told != asked).map(|place| (place, told.token()));
+                Ok(Plan { instead, ..Plan::new(Note::SetLevel { asked: Some(asked), told }) })
             }
         }
     }
@@ -244,7 +255,7 @@ impl Router {
 
     /// The child gets it, under an id of ours.
     fn take_off(&mut self, seat: Seat, ask: &Ask<'_>, meta: &Meta, plan: Plan) -> Edits {
-        let Plan { note, claims, level } = plan;
+        let Plan { note, claims, instead } = plan;
         let modern = meta.is_modern;
         let stream = note.is_stream();
         let mut told = None;
@@ -253,7 +264,7 @@ impl Router {
             Note::MayAskBack => self.ends_a_leg(seat, ask),
             Note::SetLevel { .. } => told = Some(Told::Level),
             Note::Subscribe(uri) | Note::Unsubscribe(uri) => told = Some(Told::Subscription(uri.clone())),
-            Note::Nothing | Note::Discover | Note::Listen => {}
+            Note::Nothing | Note::Ping | Note::Discover | Note::Listen | Note::ListTasks => {}
         }
         self.handshake.is_all &= note == Note::Initialize;
 
@@ -267,6 +278,7 @@ impl Router {
             modern,
             log: meta.log,
             given_up: false,
+            serial: 0,
         });
         match told {
             None => {}
@@ -290,8 +302,8 @@ impl Router {
         if let Some(place) = progress {
             edits.replace(place, ours.clone());
         }
-        if let Some((place, level)) = level {
-            edits.replace(place, level.token());
+        if let Some((place, token)) = instead {
+            edits.replace(place, token);
         }
         edits.replace(ask.id.clone(), ours);
         edits

@@ -1,15 +1,16 @@
 //! What the sessions have asked and the child has not answered yet, by the id under which the child knows it.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
 use nostray_rpc::Id;
 use nostray_supervise::Moment;
 
-use super::Seat;
 use super::edits::Token;
 use super::levels::Level;
+use super::{Seat, WireIds};
 
 /// How many calls that nobody waits for are remembered. Most servers never answer a call that was cancelled.
 const MOST_GIVEN_UP: usize = 1024;
@@ -37,13 +38,15 @@ pub(super) struct Call {
     pub(super) log: Option<Level>,
     /// It was cancelled, or its session has left.
     pub(super) given_up: bool,
+    /// Its place in the order of all calls. [`Calls::add`] sets it.
+    pub(super) serial: u64,
 }
 
 impl Call {
     /// One that is made for ourselves.
     pub(super) fn of_our_own(note: Note) -> Self {
         let (id, progress, batch, log) = (Token::default(), None, None, None);
-        Self { seat: None, id, progress, note, batch, modern: false, log, given_up: false }
+        Self { seat: None, id, progress, note, batch, modern: false, log, given_up: false, serial: 0 }
     }
 
     /// The session that waits for its answer, if any does.
@@ -57,6 +60,8 @@ impl Call {
 pub(super) enum Note {
     /// Nothing to us.
     Nothing,
+    /// That the child is alive.
+    Ping,
     /// A call of the newer era, which may be answered by a question.
     MayAskBack,
     /// The older era's handshake.
@@ -76,6 +81,8 @@ pub(super) enum Note {
     Unsubscribe(Box<str>),
     /// A stream of notifications, which is open until somebody ends it.
     Listen,
+    /// All tasks, of which the session may see its own.
+    ListTasks,
 }
 
 impl Note {
@@ -90,22 +97,35 @@ impl Note {
         match self {
             Self::Initialize | Self::Discover => true,
             Self::SetLevel { .. } | Self::Subscribe(_) | Self::Unsubscribe(_) => true,
-            Self::Nothing | Self::MayAskBack | Self::Listen => false,
+            Self::Nothing | Self::Ping | Self::MayAskBack | Self::Listen | Self::ListTasks => false,
         }
+    }
+
+    /// Whether no work is done for it, so that no child is kept awake.
+    fn is_light(&self) -> bool {
+        matches!(self, Self::Ping | Self::SetLevel { .. })
     }
 }
 
 /// All of them.
-#[derive(Debug, Default)]
 pub(super) struct Calls {
     by_id: HashMap<i64, Call, BuildHasherDefault<Spread>>,
-    /// The last id that was given; none is given twice, whichever child it was for.
-    last: i64,
+    ids: WireIds,
+    /// How many there have been.
+    count: u64,
     /// Those that nobody waits for any more, and since when the child knows that.
     given_up: VecDeque<(Option<Moment>, i64)>,
+    /// Those that need no work, and who waits for them. Mostly none.
+    light: Vec<(i64, Seat)>,
 }
 
-/// Our own ids are counted up, so nobody can make them collide; they only have to be spread.
+impl fmt::Debug for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Calls").field("by_id", &self.by_id).field("given_up", &self.given_up).finish_non_exhaustive()
+    }
+}
+
+/// Sessions do not choose these ids, so they cannot make them collide; they only have to be spread.
 #[derive(Debug, Default)]
 struct Spread(u64);
 
@@ -126,12 +146,30 @@ impl Hasher for Spread {
     }
 }
 
+/// The one that took off before the others.
+fn first<'a>(calls: impl Iterator<Item = (&'a i64, &'a Call)>) -> Option<i64> {
+    calls.min_by_key(|(_, call)| call.serial).map(|(id, _)| *id)
+}
+
 impl Calls {
+    pub(super) fn new(ids: WireIds) -> Self {
+        Self { by_id: HashMap::default(), ids, count: 0, given_up: VecDeque::new(), light: Vec::new() }
+    }
+
     /// A call takes off, and this is how the child will know it.
     pub(super) fn add(&mut self, call: Call) -> i64 {
-        self.last += 1;
-        self.by_id.insert(self.last, call);
-        self.last
+        let id = loop {
+            let id = (self.ids)();
+            if !self.by_id.contains_key(&id) {
+                break id;
+            }
+        };
+        self.count += 1;
+        if let Some(seat) = call.waited_for_by().filter(|_| call.note.is_light()) {
+            self.light.push((id, seat));
+        }
+        self.by_id.insert(id, Call { serial: self.count, ..call });
+        id
     }
 
     pub(super) fn get(&self, id: i64) -> Option<&Call> {
@@ -140,6 +178,7 @@ impl Calls {
 
     /// It was answered, or has ended.
     pub(super) fn remove(&mut self, id: i64) -> Option<Call> {
+        self.light.retain(|(light, _)| *light != id);
         self.by_id.remove(&id)
     }
 
@@ -148,6 +187,7 @@ impl Calls {
     pub(super) fn give_up(&mut self, id: i64, told: Option<Moment>) -> Option<(i64, Call)> {
         if let Some(call) = self.by_id.get_mut(&id) {
             call.given_up = true;
+            self.light.retain(|(light, _)| *light != id);
             self.given_up.push_back((told, id));
         }
         if self.given_up.len() <= MOST_GIVEN_UP {
@@ -167,21 +207,20 @@ impl Calls {
         let is_it = |call: &Call| {
             call.seat == Some(seat) && !call.given_up && Id::from_json(call.id.json()).as_ref() == Some(id)
         };
-        self.by_id.iter().filter(|(_, call)| is_it(call)).map(|(id, _)| *id).min()
+        first(self.by_id.iter().filter(|(_, call)| is_it(call)))
     }
 
     /// All of one session, in their order.
     pub(super) fn of(&self, seat: Seat) -> Vec<i64> {
-        let mut ids: Vec<_> =
-            self.by_id.iter().filter(|(_, call)| call.seat == Some(seat)).map(|(id, _)| *id).collect();
-        ids.sort_unstable();
-        ids
+        let mut calls: Vec<_> = self.by_id.iter().filter(|(_, call)| call.seat == Some(seat)).collect();
+        calls.sort_unstable_by_key(|(_, call)| call.serial);
+        calls.into_iter().map(|(id, _)| *id).collect()
     }
 
     /// The first of the newer era that was not given up, other than this one.
     pub(super) fn first_modern(&self, except: i64) -> Option<i64> {
         let others = self.by_id.iter().filter(|(id, call)| call.modern && !call.given_up && **id != except);
-        others.map(|(id, _)| *id).min()
+        first(others)
     }
 
     /// Who waits for a call that wants to be told so much.
@@ -198,9 +237,19 @@ impl Calls {
             .filter_map(|(_, id)| self.by_id.get(id).filter(|call| !call.note.is_stream())?.seat)
     }
 
+    /// How many of a session's need no work.
+    pub(super) fn light_of(&self, seat: Seat) -> usize {
+        self.light.iter().filter(|(_, of)| *of == seat).count()
+    }
+
+    pub(super) fn has_light(&self) -> bool {
+        !self.light.is_empty()
+    }
+
     /// The child is gone.
     pub(super) fn clear(&mut self) {
         self.by_id.clear();
+        self.light.clear();
         self.given_up.clear();
     }
 

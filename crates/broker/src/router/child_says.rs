@@ -6,6 +6,7 @@ use std::time::Duration;
 use memchr::memmem::Finder;
 use nostray_rpc::{
     Envelope, GlimpseAt, Id, Kind, Message, NotAMessage, Outcome, Skimmed, error, error_to, find, glance_at, read,
+    result_to,
 };
 use nostray_supervise::Moment;
 
@@ -33,8 +34,8 @@ static TASK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"taskId
 static ASKS_BACK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"input_required\""));
 
 impl Router {
-    /// Takes in a line of the child, without its ending.
-    pub fn child_says(&mut self, text: &[u8], now: Moment) -> FromChild {
+    /// Takes in a line of the child that every reader understands in the same way.
+    pub(super) fn child_says_clearly(&mut self, text: &[u8], now: Moment) -> FromChild {
         if let Some((seat, edits)) = self.child_says_the_usual(text) {
             self.go_on();
             return FromChild::To(seat, edits);
@@ -42,14 +43,20 @@ impl Router {
         match read(text) {
             Ok(Message::One(envelope)) => self.child_message(text, &envelope, now),
             Ok(Message::Batch(envelopes)) => self.child_batch(&envelopes, now),
-            Err(NotAMessage::Empty) => FromChild::Swallow,
-            Err(why) => {
-                if let NotAMessage::NotUtf8 { id: Some(id), is_response: true } = &why {
-                    self.unusable(id, "the server's answer is not UTF-8, so it is not JSON; it was dropped", now);
-                }
-                FromChild::Log(why.to_string())
-            }
+            Err(not) => self.log_line_of_child(&not, now),
         }
+    }
+
+    /// A line of the child that is no message.
+    pub(super) fn log_line_of_child(&mut self, not: &NotAMessage, now: Moment) -> FromChild {
+        match not {
+            NotAMessage::Empty => return FromChild::Swallow,
+            NotAMessage::NotUtf8 { id: Some(id), is_response: true } => {
+                self.unusable(id, "the server's answer is not UTF-8, so it is not JSON; it was dropped", now);
+            }
+            _ => {}
+        }
+        FromChild::Log(not.to_string())
     }
 
     /// Nearly all that a child says is the result of a call that means nothing to us but whose it is.
@@ -63,9 +70,6 @@ impl Router {
             _ => false,
         };
         let seat = call.waited_for_by().filter(|_| is_plain && call.batch.is_none() && self.claim.by().is_none())?;
-        if !text.is_ascii() && std::str::from_utf8(text).is_err() {
-            return None;
-        }
         let call = self.calls.remove(ours)?;
         self.sessions.landed(seat);
         self.has_answered = true;
@@ -86,7 +90,7 @@ impl Router {
     }
 
     /// Somebody waits for an answer that cannot be given to him.
-    fn unusable(&mut self, id: &Id, message: &str, now: Moment) {
+    pub(super) fn unusable(&mut self, id: &Id, message: &str, now: Moment) {
         let Id::Int(ours) = *id else { return };
         let Some(call) = self.land(ours) else { return };
         self.learn(ours, &call, Outcome::Error(b"{}"), now);
@@ -149,6 +153,14 @@ impl Router {
         let verdict = match call.seat.filter(|seat| self.sessions.get(*seat).is_some()) {
             None => FromChild::Swallow,
             Some(seat) => {
+                if call.note == Note::ListTasks
+                    && let Outcome::Result(result) = outcome
+                    && let Some(own) = self.own_tasks(seat, result)
+                {
+                    self.answer(seat, call.batch, result_to(call.id.json(), &own));
+                    self.go_on();
+                    return FromChild::Swallow;
+                }
                 let mut edits = Edits::none();
                 // What ends a stream names it once more.
                 if call.note.is_stream()
@@ -228,14 +240,6 @@ impl Router {
         self.claim = next.map_or(Claim::Unclaimed, |by| Claim::Tentative { need: Need::Modern, by });
     }
 
-    fn learn_of_task(&mut self, seat: Option<Seat>, result: &[u8]) {
-        if let Some(seat) = seat.filter(|_| self.is_mcp() && mentions_task(result))
-            && let Some(name) = text_at(result, &["task", "taskId"])
-        {
-            self.tasks.add(&name, seat);
-        }
-    }
-
     fn learn_of_leg(&mut self, seat: Option<Seat>, result: &[u8], now: Moment) {
         let asks_back = text_at(result, &["resultType"]).is_some_and(|kind| kind == "input_required");
         if let Some(session) = seat.and_then(|seat| self.sessions.get_mut(seat)).filter(|_| asks_back) {
@@ -248,7 +252,7 @@ impl Router {
 }
 
 /// Whether this may say that a call goes on as a task.
-fn mentions_task(text: &[u8]) -> bool {
+pub(super) fn mentions_task(text: &[u8]) -> bool {
     text.len() <= LONGEST_TASK && TASK.find(text).is_some()
 }
 

@@ -5,6 +5,7 @@
 use nostray_rpc::find;
 use serde_json::Value;
 
+use super::edits::Token;
 use super::sessions::Elsewhere;
 
 /// What a request needs the child to have been told.
@@ -19,14 +20,19 @@ pub(super) enum Need {
 impl Need {
     /// Of an `initialize`.
     pub(super) fn of_initialize(params: Option<&[u8]>) -> Self {
-        let value = |path: &[&str]| {
-            params.and_then(|params| find(params, path).and_then(|at| serde_json::from_slice(&params[at]).ok()))
-        };
-        let version = match value(&["protocolVersion"]) {
-            Some(Value::String(version)) => version,
-            _ => String::new(),
-        };
-        Self::Legacy { version, capabilities: value(&["capabilities"]).unwrap_or_default() }
+        let member = |name| params.and_then(|params| find(params, &[name]).map(|at| &params[at]));
+        let version = member("protocolVersion").and_then(|json| serde_json::from_slice(json).ok());
+        let capabilities = member("capabilities").and_then(|json| serde_json::from_slice(json).ok());
+        Self::Legacy { version: version.unwrap_or_default(), capabilities: capabilities.unwrap_or_default() }
+    }
+
+    /// What stands in place of the capabilities that a session wrote, so that the child reads the ones which were understood here:
+    /// sessions that say the same share what it makes of them.
+    pub(super) fn capabilities(&self) -> Option<Token> {
+        match self {
+            Self::Legacy { capabilities, .. } => Some(Token::new(capabilities.to_string().as_bytes())),
+            Self::Modern => None,
+        }
     }
 
     pub(super) fn is_legacy(&self) -> bool {

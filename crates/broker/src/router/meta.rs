@@ -1,6 +1,6 @@
 //! What a request says in `params._meta`: a progress token, and in the newer era its version and how much of the log it wants. That
 //! is the only place inside a message that has to be found on the way of every call, so it is looked for by how it begins and how it
-//! ends before it is counted to.
+//! ends before it is counted to. The gate has seen to it that its names are written plainly, and once.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -12,19 +12,14 @@ use super::levels::Level;
 
 /// In a text the quotes would be escaped, so wherever this stands it is a key.
 const META: &[u8] = b"\"_meta\":";
-const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const VERSION_KEY: &[u8] = b"\"io.modelcontextprotocol/protocolVersion\"";
-const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 const LOG_LEVEL_KEY: &[u8] = b"\"io.modelcontextprotocol/logLevel\"";
-const PROGRESS: &str = "progressToken";
 const PROGRESS_KEY: &[u8] = b"\"progressToken\"";
 /// Up to this length it costs less to count than to look.
 const SHORT: usize = 256;
 
 static FIRST: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"_meta\""));
 static LAST: LazyLock<FinderRev<'static>> = LazyLock::new(|| FinderRev::new(META));
-/// An ASCII letter can be written so, if somebody wants to.
-static ESCAPED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\\u00"));
 
 /// What a request says there.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -44,19 +39,14 @@ impl Meta {
         let json = &text[params.clone()];
         let Some(place) = place(json) else { return Self::default() };
         let meta = &json[place.clone()];
-        let (mut seen, mut is_escaped) = (Self::default(), false);
+        let mut seen = Self::default();
         let start = params.start + place.start;
         let whole = members(meta, |key, value| match key {
             PROGRESS_KEY => seen.progress = Some(start + value.start..start + value.end),
             VERSION_KEY => seen.is_modern = true,
             LOG_LEVEL_KEY => seen.log = level(&meta[value]),
-            _ => is_escaped |= key.contains(&b'\\'),
+            _ => {}
         });
-        if is_escaped {
-            seen.progress = find(meta, &[PROGRESS]).map(|value| start + value.start..start + value.end);
-            seen.is_modern = find(meta, &[VERSION]).is_some();
-            seen.log = find(meta, &[LOG_LEVEL]).and_then(|value| level(&meta[value]));
-        }
         if whole.is_none() { Self::default() } else { seen }
     }
 }
@@ -70,9 +60,7 @@ fn place(params: &[u8]) -> Option<Range<usize>> {
     if params.len() <= SHORT {
         return find(params, &["_meta"]);
     }
-    if FIRST.find(params).is_none() && ESCAPED.find(params).is_none() {
-        return None;
-    }
+    FIRST.find(params)?;
     quick_place(params).or_else(|| find(params, &["_meta"]))
 }
 
@@ -84,7 +72,7 @@ fn quick_place(params: &[u8]) -> Option<Range<usize>> {
     // After it the params end, and with them the brackets: so it is a member of theirs, and of nothing inside.
     let is_last = &params[end..] == b"}";
     // It is the only one, and nothing is open before it but the params.
-    let is_first = last == 1 && params[0] == b'{' && ESCAPED.find(params).is_none();
+    let is_first = last == 1 && params[0] == b'{';
     (is_last || is_first).then_some(start..end)
 }
 
@@ -106,9 +94,6 @@ mod tests {
             format!(r#"{{"x":"{long}","_meta":{{"progressToken":1}},"y":1}}"#),
             format!(r#"{{"x":"{long}","arguments":{{"_meta":{{"progressToken":1}}}}}}"#),
             format!(r#"{{"x":"{long}","arguments":{{"_meta":{{"progressToken":1}}}},"y":{{}}}}"#),
-            format!(r#"{{"_meta":{{"progressToken":1}},"x":"{long}","_meta":{{"progressToken":2}},"y":1}}"#),
-            format!(r#"{{"_meta":{{"progressToken":1}},"x":"{long}","\u005fmeta":{{"progressToken":2}}}}"#),
-            format!(r#"{{"x":"{long}","\u005fmeta":{{"progressToken":2}}}}"#),
             format!(r#"{{"x":"{long}\"_meta\":{{}}}}"}}"#),
             format!(r#"{{"x":"{long}","_meta":1}}"#),
             format!(r#"{{"x":"{long}"}}"#),
@@ -125,13 +110,11 @@ mod tests {
         let meta = Meta::of(text.as_bytes(), Some(2..text.len()));
         assert_eq!(meta.progress.map(|at| &text[at]), Some(r#""abc""#));
         assert!(!meta.is_modern);
-        let text = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","progress\u0054oken":7}}"#;
+        let text = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","progressToken":7}}"#;
         let meta = Meta::of(text.as_bytes(), Some(0..text.len()));
         assert_eq!((meta.progress.map(|at| &text[at]), meta.is_modern), (Some("7"), true));
-        for key in ["logLevel", r"log\u004cevel"] {
-            let text = format!(r#"{{"_meta":{{"io.modelcontextprotocol/{key}":"error"}}}}"#);
-            assert_eq!(Meta::of(text.as_bytes(), Some(0..text.len())).log, Level::named("error"));
-        }
+        let text = r#"{"_meta":{"io.modelcontextprotocol/logLevel":"error"}}"#;
+        assert_eq!(Meta::of(text.as_bytes(), Some(0..text.len())).log, Level::named("error"));
         assert_eq!(Meta::of(b"{}", None), Meta::default());
     }
 }

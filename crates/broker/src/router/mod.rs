@@ -11,6 +11,7 @@ mod calls;
 mod child_says;
 mod claim;
 mod edits;
+mod gate;
 mod leaving;
 mod levels;
 mod meta;
@@ -22,9 +23,11 @@ mod routes;
 mod session_says;
 mod sessions;
 mod subscriptions;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod unread;
 
 use nostray_supervise::{Moment, Protocol};
 
@@ -32,6 +35,7 @@ use batches::Batches;
 use calls::Calls;
 use claim::Claim;
 pub use edits::{Edits, Piece};
+use gate::Gate;
 use levels::Levels;
 use owners::Owners;
 use reverse::{Handshake, Questions};
@@ -44,10 +48,10 @@ use turns::Turns;
 /// Who is asked when the child asks something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ReverseTo {
-    /// The session that it certainly belongs to, or nobody.
+    /// The session that it certainly belongs to, or none.
     #[default]
     Certain,
-    /// The newest session, and the next one if that leaves.
+    /// Where that is not certain, the newest session, and the next one if that leaves.
     Newest,
 }
 
@@ -58,11 +62,15 @@ pub struct Routing {
     pub protocol: Protocol,
     /// Who is asked when the child asks something.
     pub reverse: ReverseTo,
-    /// The member of the messages by which the child says whose they are, by the names that lead to it.
-    pub route_by: Option<Vec<String>>,
+    /// The members of the messages by which the child says whose they are, each by the names that lead to it.
+    pub route_by: Vec<Vec<String>>,
     /// How many calls a session may have in flight while it is alone.
     pub window: usize,
 }
+
+/// Gives the ids by which the child knows the calls of all sessions: positive, up to 2^53, as every reader can keep them. No session
+/// may be able to guess one, so that none can name a call of another even if everything else here fails.
+pub type WireIds = Box<dyn FnMut() -> i64 + Send>;
 
 /// What becomes of a line of a session. It comes before the [effects](Router::effects).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,6 +132,7 @@ const INTERNAL: i64 = -32603;
 #[derive(Debug)]
 pub struct Router {
     protocol: Protocol,
+    gate: Gate,
     reverse_to: ReverseTo,
     sessions: Sessions,
     calls: Calls,
@@ -148,12 +157,13 @@ pub struct Router {
 impl Router {
     /// A router without sessions.
     #[must_use]
-    pub fn new(routing: Routing) -> Self {
+    pub fn new(routing: Routing, ids: WireIds) -> Self {
         Self {
             protocol: routing.protocol,
+            gate: Gate::new(routing.protocol, &routing.route_by),
             reverse_to: routing.reverse,
             sessions: Sessions::default(),
-            calls: Calls::default(),
+            calls: Calls::new(ids),
             batches: Batches::default(),
             turns: Turns::new(routing.window),
             claim: Claim::default(),
@@ -183,6 +193,13 @@ impl Router {
         }
     }
 
+    /// The session's front has replayed all that the new child must know.
+    pub fn told(&mut self, seat: Seat) {
+        if let Some(session) = self.sessions.get_mut(seat) {
+            session.is_told = true;
+        }
+    }
+
     /// The child is gone, and with it all that it knew. Sessions stay, and are not heard until each has [rejoined](Self::rejoin).
     pub fn child_gone(&mut self) {
         self.sessions.start_over();
@@ -197,7 +214,8 @@ impl Router {
         self.questions.clear();
         self.elicitations.clear();
         self.tasks.clear();
-        self.routes.clear();
+        let sessions = &self.sessions;
+        self.routes.child_gone(|seat| sessions.get(seat).is_some());
         self.has_answered = false;
         // What is still to be said to it need not be.
         self.effects.retain(|effect| !matches!(effect, Effect::ToChild(_)));
@@ -230,7 +248,13 @@ impl Router {
             }
             between_legs |= !session.legs.is_empty();
         }
-        between_legs || self.sessions.flying() > 0 || self.sessions.anybody_waits() || self.questions.any()
+        between_legs || self.works() || self.sessions.anybody_waits() || self.questions.any()
+    }
+
+    /// Whether the child does something for a session. What needs no work is not that.
+    fn works(&self) -> bool {
+        let works = |session: &sessions::Session| session.in_flight() > self.calls.light_of(session.seat);
+        self.sessions.flying() > 0 && (!self.calls.has_light() || self.sessions.iter().any(works))
     }
 
     /// When [`is_busy`](Self::is_busy) may change although nothing happens.
@@ -243,6 +267,12 @@ impl Router {
     #[must_use]
     pub fn has_answered(&self) -> bool {
         self.has_answered
+    }
+
+    /// Whether the child has been asked something that it has not answered, also if the session that asked has gone.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.calls.len() > 0
     }
 
     /// Whether nothing that a session has said waits for the child, here or there.
@@ -267,6 +297,11 @@ impl Router {
     #[must_use]
     pub fn takes_turns(&self) -> bool {
         self.turns.are_taken()
+    }
+
+    /// What `--route-by` names, if the child has said something by now and no message of it has named a session. Once.
+    pub fn never_matched(&mut self) -> Option<String> {
+        self.routes.never_matched()
     }
 
     /// How many things are remembered. When no session is left and the child is gone, it is nothing.

@@ -22,7 +22,7 @@ static STAMP: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"subscri
 impl Router {
     pub(super) fn child_notifies(&mut self, text: &[u8], method: &str, params: Option<&[u8]>) -> FromChild {
         if !self.is_mcp() {
-            return self.to_whom_it_names(text);
+            return self.deliver_to_named(text);
         }
         if let Some(params) = params.filter(|params| STAMP.find(params).is_some())
             && let Some(place) = find(params, &["_meta", SUBSCRIPTION_KEY])
@@ -42,7 +42,7 @@ impl Router {
                 self.to_owner(named("elicitationId").and_then(|name| self.elicitations.of(&name)))
             }
             "notifications/tasks/status" => self.to_owner(named("taskId").and_then(|name| self.tasks.of(&name))),
-            _ => self.to_whom_it_names(text),
+            _ => self.deliver_to_named(text),
         }
     }
 
@@ -53,7 +53,7 @@ impl Router {
     }
 
     fn to_these(&self, mut seats: Vec<Seat>) -> FromChild {
-        seats.retain(|seat| self.sessions.get(*seat).is_some());
+        seats.retain(|seat| self.sessions.get(*seat).is_some_and(|session| session.heard));
         match seats[..] {
             [] => FromChild::Swallow,
             [seat] => FromChild::To(seat, Edits::none()),
@@ -69,8 +69,9 @@ impl Router {
         }
     }
 
-    fn to_whom_it_names(&self, text: &[u8]) -> FromChild {
-        self.to_owner(self.routes.owner(text))
+    fn deliver_to_named(&mut self, text: &[u8]) -> FromChild {
+        let owner = self.owner_named_in(text);
+        self.to_owner(owner)
     }
 
     fn progress(&self, text: &[u8], params: Option<&[u8]>) -> FromChild {

@@ -21,6 +21,8 @@ pub(super) struct Question {
     seat: Seat,
     /// Its id, as the child wrote it.
     pub(super) id: Token,
+    /// By which the session tells how far it is.
+    progress: Option<Id>,
     /// All of it with its end, if it may be asked again of another.
     line: Option<Vec<u8>>,
 }
@@ -39,6 +41,11 @@ impl Questions {
     /// The child takes it back: who was asked.
     pub(super) fn withdrawn(&mut self, id: &Id) -> Option<Seat> {
         self.open.remove(id).map(|question| question.seat)
+    }
+
+    /// Whether a session was asked something that has this progress token.
+    pub(super) fn has_progress(&self, seat: Seat, token: &Id) -> bool {
+        self.open.values().any(|question| question.seat == seat && question.progress.as_ref() == Some(token))
     }
 
     pub(super) fn clear(&mut self) {
@@ -81,23 +88,57 @@ impl Handshake {
         self.has_company |= self.ended_by.is_some_and(|first| first != seat);
     }
 
-    /// Whom the child means if nobody waits for it.
+    /// The session that the child asks while nothing is in flight, because of the handshake.
     fn partner(&self, method: &str) -> Option<Seat> {
-        if !self.has_company && self.ended_by.is_some() {
-            return self.ended_by;
-        }
-        // Servers ask for it as soon as they may.
-        if method == "roots/list" && self.is_all { self.ended_by.or(self.begun_by) } else { None }
+        // Servers ask for the roots as soon as they may.
+        let partner = if method == "roots/list" { self.ended_by.or(self.begun_by) } else { self.ended_by };
+        partner.filter(|_| self.is_all && (method == "roots/list" || !self.has_company))
     }
 }
 
 /// Whom the child asks.
 enum Asked {
     Session(Seat),
-    /// One that has left.
+    /// A session that has left, or none.
     Nobody,
-    /// That is not certain.
-    Unclear,
+    /// That is not certain, and why.
+    Unclear(Unclear),
+}
+
+/// Why it is not certain which session the child asks.
+#[derive(Clone, Copy)]
+enum Unclear {
+    /// Several sessions have calls in flight. Turns help against that.
+    Several,
+    /// None has.
+    NothingInFlight,
+    /// A call that was given up may not have ended. Turns do not help.
+    GivenUp,
+    /// The child is new and does not know every session yet.
+    Restarted,
+}
+
+impl Unclear {
+    fn message(self) -> &'static str {
+        match self {
+            Self::Several => {
+                "several sessions share this server, and it is not certain which one is asked; from now on they call \
+                 it in turns"
+            }
+            Self::NothingInFlight => {
+                "several sessions share this server and none has a call in flight, so it is never certain which one \
+                 is asked; --route-by says whose a message is, --reverse newest asks the newest session"
+            }
+            Self::GivenUp => {
+                "several sessions share this server, and a call that was given up may still be running, so it is not \
+                 certain which one is asked"
+            }
+            Self::Restarted => {
+                "this server was started anew and not all its sessions are back, so it is not certain which one is \
+                 asked"
+            }
+        }
+    }
 }
 
 impl Router {
@@ -114,14 +155,20 @@ impl Router {
             self.effects.push(Effect::ToChild(result_to(id.raw(), b"{}")));
             return FromChild::Swallow;
         }
-        let asked = match self.reverse_to {
-            ReverseTo::Certain => self.certainly_asked(text, method, now),
-            ReverseTo::Newest => self.newest_to_ask(text),
+        let asked = match (self.certainly_asked(text, method, now), self.reverse_to) {
+            (Asked::Session(seat), _) => Asked::Session(seat),
+            (Asked::Nobody | Asked::Unclear(_), ReverseTo::Newest) => {
+                self.sessions.newest().map_or(Asked::Nobody, Asked::Session)
+            }
+            (asked, ReverseTo::Certain) => asked,
         };
         let refusal = match asked {
             Asked::Session(seat) => {
                 let line = (self.reverse_to == ReverseTo::Newest).then(|| Edits::none().line(text));
-                self.questions.open.insert(id.id(), Question { seat, id: Token::new(id.raw()), line });
+                let progress = params.and_then(|params| {
+                    find(params, &["_meta", "progressToken"]).and_then(|at| Id::from_json(&params[at]))
+                });
+                self.questions.open.insert(id.id(), Question { seat, id: Token::new(id.raw()), progress, line });
                 if method == "elicitation/create"
                     && let Some(name) = params.and_then(|params| text_at(params, &["elicitationId"]))
                 {
@@ -129,11 +176,12 @@ impl Router {
                 }
                 return FromChild::To(seat, Edits::none());
             }
-            Asked::Nobody => error_to(id.raw(), GONE, "the session that this belongs to has ended"),
-            Asked::Unclear => {
-                let message = "several sessions share this server, and it is not certain which one is asked; \
-                               from now on they call it in turns as far as that helps";
-                error_to(id.raw(), INTERNAL, message)
+            Asked::Nobody => error_to(id.raw(), GONE, "the session that this belongs to is not there"),
+            Asked::Unclear(why) => {
+                if matches!(why, Unclear::Several) {
+                    self.turns.take();
+                }
+                error_to(id.raw(), INTERNAL, why.message())
             }
         };
         self.effects.push(Effect::ToChild(refusal));
@@ -147,35 +195,35 @@ impl Router {
         }
     }
 
-    fn newest_to_ask(&self, text: &[u8]) -> Asked {
-        if let Some(Asked::Session(seat)) = self.routes.owner(text).map(|seat| self.here(seat)) {
-            return Asked::Session(seat);
-        }
-        self.sessions.speaking().next_back().map_or(Asked::Nobody, |session| Asked::Session(session.seat))
+    /// The session that a message names by `--route-by`. It may have left.
+    pub(super) fn owner_named_in(&mut self, text: &[u8]) -> Option<Seat> {
+        let sessions = &self.sessions;
+        self.routes.owner(text, |seat| sessions.get(seat).is_some())
     }
 
     fn certainly_asked(&mut self, text: &[u8], method: &str, now: Moment) -> Asked {
-        if let Some(seat) = self.routes.owner(text) {
+        if let Some(seat) = self.owner_named_in(text) {
             return self.here(seat);
         }
-        let mut speaking = self.sessions.speaking().map(|session| session.seat);
-        let Some(first) = speaking.next() else { return Asked::Nobody };
-        let alone = Some(first).filter(|_| speaking.next().is_none());
-        let guess = match self.sessions.flying() {
-            _ if alone.is_some() => alone,
-            0 if self.is_mcp() => self.handshake.partner(method),
-            0 => None,
-            1 => self.sessions.only_one_flying(),
-            _ => {
-                // If only one had been calling it would be certain.
-                self.turns.take();
-                None
+        if self.sessions.speaking().next().is_none() {
+            return Asked::Nobody;
+        }
+        // MCP ties what a server asks to a call. Any other child may take up again what its predecessor has left undone, and then
+        // the sessions that are back first are no more certain than those that are not.
+        let restarted = !self.sessions.all_told();
+        let guess = match (self.sessions.alone(), self.sessions.flying()) {
+            (Some(seat), _) => Ok(seat),
+            (None, 0) if self.is_mcp() && (method == "roots/list" || !restarted) => {
+                self.handshake.partner(method).ok_or(Unclear::NothingInFlight)
             }
+            (None, flying) if restarted && (flying == 0 || !self.is_mcp()) => Err(Unclear::Restarted),
+            (None, 0) => Err(Unclear::NothingInFlight),
+            (None, _) => self.sessions.only_one_flying().ok_or(Unclear::Several),
         };
-        // A call that was given up may not have ended, and taking turns does not help against that.
         match guess {
-            Some(seat) if self.calls.may_still_ask(now).all(|other| other == seat) => self.here(seat),
-            _ => Asked::Unclear,
+            Ok(seat) if self.calls.may_still_ask(now).all(|other| other == seat) => self.here(seat),
+            Ok(_) => Asked::Unclear(Unclear::GivenUp),
+            Err(why) => Asked::Unclear(why),
         }
     }
 
@@ -189,7 +237,7 @@ impl Router {
             .map(|(id, _)| id.clone())
             .collect();
         ids.sort_unstable_by_key(Id::to_json);
-        let next = self.sessions.speaking().next_back().map(|session| session.seat);
+        let next = self.sessions.newest();
         for id in ids {
             let Some(question) = self.questions.open.get_mut(&id) else { continue };
             if let (Some(next), Some(line)) = (next, &question.line) {

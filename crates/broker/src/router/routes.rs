@@ -1,4 +1,4 @@
-//! `--route-by`: a member of the messages by which a child says whose they are.
+//! `--route-by`: the members of the messages by which a child says whose they are.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,42 +8,72 @@ use super::sessions::Seat;
 
 /// How many values are remembered. Those of sessions that have left are forgotten first.
 const MOST: usize = 4096;
+/// How many sessions are remembered that have used the same value.
+const MOST_USERS: usize = 16;
 
 /// Which value belongs to which session.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
-    path: Option<Vec<String>>,
-    by_value: HashMap<Id, Seat>,
+    paths: Vec<Vec<String>>,
+    /// The session that used a value first owns it: another that uses it could only listen in. When the owner leaves, the next one
+    /// that has used it does.
+    by_value: HashMap<Id, Vec<Seat>>,
     /// In the order in which they were first seen.
     order: VecDeque<Id>,
     /// Some may be of sessions that have left.
     has_gaps: bool,
+    /// Whether messages of the child have named a session.
+    matched: Matched,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Matched {
+    /// There was no message.
+    #[default]
+    Untried,
+    /// None has so far.
+    Never,
+    /// One has, or it was said that none has.
+    Settled,
 }
 
 impl Routes {
-    pub(super) fn new(path: Option<Vec<String>>) -> Self {
-        Self { path, ..Self::default() }
+    pub(super) fn new(paths: Vec<Vec<String>>) -> Self {
+        Self { paths, ..Self::default() }
     }
 
     pub(super) fn is_used(&self) -> bool {
-        self.path.is_some()
+        !self.paths.is_empty()
     }
 
-    fn value(&self, text: &[u8]) -> Option<Id> {
-        let path: Vec<&str> = self.path.as_ref()?.iter().map(String::as_str).collect();
-        find(text, &path).and_then(|at| Id::from_json(&text[at]))
+    /// What a message names, in the order of the paths.
+    fn values(&self, text: &[u8]) -> Vec<Id> {
+        let value = |path: &Vec<String>| {
+            let path: Vec<&str> = path.iter().map(String::as_str).collect();
+            find(text, &path).and_then(|at| Id::from_json(&text[at]))
+        };
+        self.paths.iter().filter_map(value).collect()
     }
 
-    /// A session says something, perhaps with a value that is its own from now on.
+    /// A session uses the values that it names, under whichever path.
     pub(super) fn learn(&mut self, text: &[u8], seat: Seat, is_here: impl Fn(Seat) -> bool) {
-        let Some(value) = self.value(text) else { return };
-        if let Some(owner) = self.by_value.get_mut(&value) {
-            *owner = seat;
+        for value in self.values(text) {
+            self.learn_value(value, seat, &is_here);
+        }
+    }
+
+    fn learn_value(&mut self, value: Id, seat: Seat, is_here: impl Fn(Seat) -> bool) {
+        if let Some(users) = self.by_value.get_mut(&value) {
+            if !users.contains(&seat) {
+                users.retain(|user| is_here(*user));
+                if users.len() < MOST_USERS {
+                    users.push(seat);
+                }
+            }
             return;
         }
         if self.by_value.len() >= MOST && std::mem::take(&mut self.has_gaps) {
-            self.by_value.retain(|_, owner| is_here(*owner));
-            self.order.retain(|value| self.by_value.contains_key(value));
+            self.forget_values_of_the_left(is_here);
         }
         if self.by_value.len() >= MOST
             && let Some(oldest) = self.order.pop_front()
@@ -51,12 +81,34 @@ impl Routes {
             self.by_value.remove(&oldest);
         }
         self.order.push_back(value.clone());
-        self.by_value.insert(value, seat);
+        self.by_value.insert(value, vec![seat]);
     }
 
-    /// Whose a message is, if it says so. That session may have left.
-    pub(super) fn owner(&self, text: &[u8]) -> Option<Seat> {
-        self.by_value.get(&self.value(text)?).copied()
+    /// Whose a message of the child is, if it says so. That session may have left.
+    pub(super) fn owner(&mut self, text: &[u8], is_here: impl Fn(Seat) -> bool) -> Option<Seat> {
+        if !self.is_used() {
+            return None;
+        }
+        let owner = self.values(text).iter().find_map(|value| {
+            let users = self.by_value.get(value)?;
+            users.iter().copied().find(|user| is_here(*user)).or_else(|| users.last().copied())
+        });
+        if owner.is_some() {
+            self.matched = Matched::Settled;
+        } else if self.matched == Matched::Untried {
+            self.matched = Matched::Never;
+        }
+        owner
+    }
+
+    /// The paths, if the child has spoken and none of its messages has named a session. Once.
+    pub(super) fn never_matched(&mut self) -> Option<String> {
+        if self.matched != Matched::Never {
+            return None;
+        }
+        self.matched = Matched::Settled;
+        let paths: Vec<_> = self.paths.iter().map(|path| path.join(".")).collect();
+        Some(paths.join(","))
     }
 
     /// A session has left. Its values are still its own, as long as there is room for them.
@@ -64,9 +116,15 @@ impl Routes {
         self.has_gaps = true;
     }
 
-    pub(super) fn clear(&mut self) {
-        self.by_value.clear();
-        self.order.clear();
+    /// The next child names sessions as the last one did: each front replays what its session is called.
+    pub(super) fn child_gone(&mut self, is_here: impl Fn(Seat) -> bool) {
+        self.has_gaps = false;
+        self.forget_values_of_the_left(is_here);
+    }
+
+    fn forget_values_of_the_left(&mut self, is_here: impl Fn(Seat) -> bool) {
+        self.by_value.retain(|_, users| users.iter().any(|user| is_here(*user)));
+        self.order.retain(|value| self.by_value.contains_key(value));
     }
 
     pub(super) fn len(&self) -> usize {
@@ -80,7 +138,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded_and_the_living_come_before_the_dead() {
-        let mut routes = Routes::new(Some(vec!["params".to_owned(), "of".to_owned()]));
+        let mut routes = Routes::new(vec![vec!["params".to_owned(), "of".to_owned()]]);
         let line = |value: usize| format!(r#"{{"params":{{"of":{value}}}}}"#);
         routes.learn(line(0).as_bytes(), Seat(1), |_| true);
         for value in 1..MOST {
@@ -89,12 +147,12 @@ mod tests {
         routes.somebody_left();
         routes.learn(line(MOST).as_bytes(), Seat(1), |seat| seat == Seat(1));
         assert_eq!((routes.len(), routes.order.len()), (2, 2));
-        assert_eq!(routes.owner(line(0).as_bytes()), Some(Seat(1)));
-        assert_eq!(routes.owner(line(1).as_bytes()), None);
+        assert_eq!(routes.owner(line(0).as_bytes(), |_| true), Some(Seat(1)));
+        assert_eq!(routes.owner(line(1).as_bytes(), |_| true), None);
         for value in MOST + 1..3 * MOST {
             routes.learn(line(value).as_bytes(), Seat(1), |_| true);
         }
         assert_eq!((routes.len(), routes.order.len()), (MOST, MOST));
-        assert_eq!(routes.owner(line(3 * MOST - 1).as_bytes()), Some(Seat(1)));
+        assert_eq!(routes.owner(line(3 * MOST - 1).as_bytes(), |_| true), Some(Seat(1)));
     }
 }

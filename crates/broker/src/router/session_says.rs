@@ -1,15 +1,16 @@
 //! What a session says.
 
 use nostray_rpc::{
-    Envelope, GlimpseAt, Id, Kind, Message, NotAMessage, Skimmed, error, error_to, find, glance_at, read,
+    Envelope, GlimpseAt, Id, Kind, Message, NotAMessage, Outcome, Skimmed, error, error_to, find, glance_at, read,
 };
 use nostray_supervise::Moment;
 
-use super::admission::{Ask, Otherwise, place_in};
+use super::admission::{Ask, Otherwise, means_something, place_in};
 use super::calls::Note;
 use super::edits::{Edits, Token};
 use super::queue::Waiting;
 use super::sessions::{Elsewhere, Seat};
+use super::tasks::INVALID_PARAMS;
 use super::{Effect, FromSession, INTERNAL, INVALID, PARSE, Router};
 
 /// What the language servers' protocol says to whoever has cancelled a request.
@@ -18,16 +19,45 @@ const CANCELLED: i64 = -32800;
 /// A line that is longer is not read through if a glance says what it is.
 const LONG: usize = 1024;
 
-impl Router {
-    /// Takes in a line of a session, without its ending.
-    pub fn session_says(&mut self, seat: Seat, text: &[u8], now: Moment) -> FromSession {
-        if !self.sessions.get(seat).is_some_and(|session| session.heard) {
-            return FromSession::Swallow;
+/// A way to cancel a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cancel {
+    Mcp,
+    LanguageServer,
+}
+
+impl Cancel {
+    /// The member of the params that names the call.
+    fn member(self) -> &'static str {
+        match self {
+            Self::Mcp => "requestId",
+            Self::LanguageServer => "id",
         }
+    }
+}
+
+fn is_cancel(method: &str) -> Option<Cancel> {
+    match method {
+        "notifications/cancelled" => Some(Cancel::Mcp),
+        "$/cancelRequest" => Some(Cancel::LanguageServer),
+        _ => None,
+    }
+}
+
+/// Whether a child that takes this notification for a request would act on what the sessions share, on tasks of others, or on a
+/// progress token that was not renamed.
+fn is_request_in_disguise(method: &str, params: Option<&[u8]>) -> bool {
+    means_something(method)
+        || method.starts_with("tasks/")
+        || params.is_some_and(|params| find(params, &["_meta", "progressToken"]).is_some())
+}
+
+impl Router {
+    /// Takes in a line of a session that every reader understands in the same way.
+    pub(super) fn session_says_clearly(&mut self, seat: Seat, text: &[u8], now: Moment) -> FromSession {
         if text.len() > LONG
             && !self.routes.is_used()
             && let Some(GlimpseAt::Request { id, method, params }) = glance_at(text)
-            && (text.is_ascii() || std::str::from_utf8(text).is_ok())
             && let Ok(method) = std::str::from_utf8(method)
         {
             self.speaks(seat);
@@ -63,14 +93,14 @@ impl Router {
     }
 
     /// The child waits for an answer that cannot be given to it.
-    fn answer_is_lost(&mut self, seat: Seat, id: &Id, message: &str) {
+    pub(super) fn answer_is_lost(&mut self, seat: Seat, id: &Id, message: &str) {
         if let Some(question) = self.questions.answered(seat, id) {
             self.effects.push(Effect::ToChild(error_to(question.id.json(), INTERNAL, message)));
         }
     }
 
     /// A line that is no message. The child does not see it: it could only answer to nobody.
-    fn refuse(&mut self, seat: Seat, why: &NotAMessage) {
+    pub(super) fn refuse(&mut self, seat: Seat, why: &NotAMessage) {
         let (id, code) = match why {
             NotAMessage::Empty => return,
             NotAMessage::NotUtf8 { id: Some(id), is_response: true } => {
@@ -93,6 +123,7 @@ impl Router {
         if let Some(session) = self.sessions.get_mut(seat)
             && !std::mem::replace(&mut session.has_spoken, true)
         {
+            session.has_ever_spoken = true;
             self.handshake.somebody_came(seat);
         }
     }
@@ -115,6 +146,12 @@ impl Router {
                 self.session_asks(seat, &Ask::new(text, id.raw(), method, *params, batch))
             }
             Kind::Notification { method, params } => self.session_notifies(seat, text, method, *params, now),
+            Kind::Response { id: Some(id), outcome: Outcome::Result(result) }
+                if self.names_a_strange_task(seat, "", Some(result)) =>
+            {
+                self.answer_is_lost(seat, &id.id(), "the client's answer names a task of another session");
+                FromSession::Swallow
+            }
             Kind::Response { id: Some(id), .. } if self.questions.answered(seat, &id.id()).is_some() => {
                 FromSession::ToChild(Edits::none())
             }
@@ -146,6 +183,16 @@ impl Router {
 
     fn session_asks(&mut self, seat: Seat, ask: &Ask<'_>) -> FromSession {
         let Some(session) = self.sessions.get(seat) else { return FromSession::Swallow };
+        if is_cancel(ask.method).is_some() || (self.is_mcp() && ask.method.starts_with("notifications/")) {
+            // A child that takes it for the notification would act on ids that the router has not renamed.
+            let message = format!("{:?} is a notification, and a notification has no id", ask.method);
+            self.answer(seat, ask.batch, error_to(ask.raw_id(), INVALID, &message));
+            return FromSession::Swallow;
+        }
+        if self.names_a_strange_task(seat, ask.method, ask.json()) {
+            self.answer(seat, ask.batch, error_to(ask.raw_id(), INVALID_PARAMS, "this session has no such task"));
+            return FromSession::Swallow;
+        }
         if let Some(Elsewhere { variant, why }) = session.elsewhere.clone() {
             return FromSession::Elsewhere { variant, why };
         }
@@ -180,11 +227,21 @@ impl Router {
         params: Option<&[u8]>,
         now: Moment,
     ) -> FromSession {
-        match (self.is_mcp(), method) {
-            (true, "notifications/cancelled") => return self.session_cancels(seat, text, params, "requestId", now),
-            (false, "$/cancelRequest") => return self.session_cancels(seat, text, params, "id", now),
-            (true, "notifications/progress") => return FromSession::ToChild(Edits::none()),
-            _ => {}
+        if let Some(cancel) = is_cancel(method) {
+            return self.session_cancels(seat, text, params, cancel, now);
+        }
+        if self.is_mcp() && method == "notifications/progress" {
+            let token = params.and_then(|params| Some(&params[find(params, &["progressToken"])?]));
+            let is_own = token.and_then(Id::from_json).is_some_and(|token| self.questions.has_progress(seat, &token));
+            return if is_own { FromSession::ToChild(Edits::none()) } else { FromSession::Swallow };
+        }
+        if self.names_a_strange_task(seat, method, params) {
+            return FromSession::Swallow;
+        }
+        if self.is_mcp() && is_request_in_disguise(method, params) {
+            let message = format!("{method:?} has no id, and is said like a request");
+            self.effects.push(Effect::ToSession(seat, error_to(b"null", INVALID, &message)));
+            return FromSession::Swallow;
         }
         let Some(session) = self.sessions.get(seat) else { return FromSession::Swallow };
         if let Some(Elsewhere { variant, why }) = session.elsewhere.clone() {
@@ -212,15 +269,17 @@ impl Router {
         seat: Seat,
         text: &[u8],
         params: Option<&[u8]>,
-        member: &str,
+        cancel: Cancel,
         now: Moment,
     ) -> FromSession {
+        // Where the protocol knows another way to cancel, the child may still know this one, and then it answers.
+        let is_answered = !self.is_mcp() || cancel == Cancel::LanguageServer;
         let Some(params) = params else { return FromSession::Swallow };
-        let Some(place) = find(params, &[member]) else { return FromSession::Swallow };
+        let Some(place) = find(params, &[cancel.member()]) else { return FromSession::Swallow };
         let token = &params[place];
         let Some(id) = Id::from_json(token) else { return FromSession::Swallow };
         if let Some(waiting) = self.sessions.cancelled(seat, &id) {
-            if !self.is_mcp() {
+            if is_answered {
                 let line = error_to(token, CANCELLED, "cancelled before it was asked");
                 self.answer(seat, waiting.batch, line);
             } else if let Some(batch) = waiting.batch {
@@ -232,8 +291,8 @@ impl Router {
         let Some(ours) = self.calls.find(seat, &id) else { return FromSession::Swallow };
         let mut edits = Edits::none();
         edits.replace(place_in(text, token), Token::number(ours));
-        if !self.is_mcp() {
-            return FromSession::ToChild(edits); // and the child answers
+        if is_answered {
+            return FromSession::ToChild(edits);
         }
         // Others wait for the handshake too, and the protocol forbids to cancel it.
         if self.calls.get(ours).is_some_and(|call| call.note == Note::Initialize) {

@@ -20,6 +20,10 @@ pub(super) struct Session {
     pub(super) heard: bool,
     /// It has said something to this child.
     pub(super) has_spoken: bool,
+    /// It has said something to this child or to one before.
+    pub(super) has_ever_spoken: bool,
+    /// This child was told all that it must know of the session.
+    pub(super) is_told: bool,
     /// Calls that it waits for.
     in_flight: usize,
     pub(super) streams: usize,
@@ -45,6 +49,8 @@ impl Session {
             seat,
             heard: true,
             has_spoken: false,
+            has_ever_spoken: false,
+            is_told: true,
             in_flight: 0,
             streams: 0,
             queue: Queue::default(),
@@ -95,7 +101,8 @@ impl Sessions {
     /// The child is gone, and all that was said to it.
     pub(super) fn start_over(&mut self) {
         for session in &mut self.list {
-            *session = Session { heard: false, ..Session::new(session.seat) };
+            let Session { seat, has_ever_spoken, .. } = *session;
+            *session = Session { heard: false, is_told: false, has_ever_spoken, ..Session::new(seat) };
         }
         (self.flying, self.waiting) = (0, 0);
     }
@@ -119,6 +126,22 @@ impl Sessions {
     /// Those that have said something to the child that is there now.
     pub(super) fn speaking(&self) -> impl DoubleEndedIterator<Item = &Session> {
         self.list.iter().filter(|session| session.heard && session.has_spoken)
+    }
+
+    /// The session that is alone with the child. One that has spoken only to an earlier child may still have work in this one.
+    pub(super) fn alone(&self) -> Option<Seat> {
+        let mut users = self.list.iter().filter(|session| session.has_ever_spoken);
+        users.next().filter(|_| users.next().is_none()).map(|session| session.seat)
+    }
+
+    /// The newest session that can be asked.
+    pub(super) fn newest(&self) -> Option<Seat> {
+        self.list.iter().rfind(|session| session.heard && session.has_ever_spoken).map(|session| session.seat)
+    }
+
+    /// Whether this child was told what it must know of every session.
+    pub(super) fn all_told(&self) -> bool {
+        self.list.iter().all(|session| session.is_told)
     }
 
     /// How many wait for answers.

@@ -92,7 +92,7 @@ impl Router {
         }
         let Some(waiting) = self.sessions.pop(seat) else { return false };
         let Ok(Message::One(Envelope { kind, .. })) = read(&waiting.text) else {
-            // A long line had only been glanced at.
+            // The gate lets nothing in that cannot be read; but a request must not go unanswered.
             let id = waiting.id.map_or_else(|| "null".to_owned(), |id| id.to_json());
             let line = error_to(id.as_bytes(), PARSE, "this cannot be understood: broken JSON");
             self.answer(seat, waiting.batch, line);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use nostray_pen::OWN_FAILURE;
-use nostray_registry::masked;
+use nostray_registry::{Story, masked};
 use nostray_slot::{Claim, IfTaken, MAX_HANDOVERS, NOT_NOW, Refusal, Step, Wish as SlotWish};
 use nostray_supervise::link::ToFront;
 use nostray_supervise::{Action, Cause, Generation, Happened, MachineEvent as Event, State, Why};
@@ -88,7 +88,7 @@ impl Steward {
         not_for_it.extend(self.control.as_ref().map(std::os::fd::AsFd::as_fd));
         match self.ward.start(generation, &not_for_it) {
             Ok(()) => {
-                self.is_up = true;
+                (self.is_up, self.started) = (true, Some(Instant::now()));
                 let seats: Vec<_> = self.sittings.all().map(|sitting| sitting.seat).collect();
                 seats.into_iter().for_each(|seat| self.tell_of_child(seat));
             }
@@ -169,18 +169,49 @@ impl Steward {
         self.ward.tear_down(why, if self.sittings.is_empty() { Duration::ZERO } else { patience });
     }
 
-    /// Whoever has asked the child something answers that himself; what it has not got goes back.
+    /// The front of each session answers the calls that the child had read; the others go back to it.
     fn child_is_gone(&mut self, cause: &Cause) {
-        if !std::mem::replace(&mut self.is_up, false) {
+        if !self.is_up {
             return;
         }
+        self.tell_if_never_routed();
+        self.give_back_unread();
+        self.is_up = false;
+        // A child that is put to sleep or replaced has done nothing wrong; the fronts answer what needs no work.
+        let is_rest = matches!(self.machine.state(), State::Stopping { .. });
         let (cause, stderr) = self.obituary(cause);
         for sitting in self.sittings.all_mut().filter(|sitting| sitting.hearing == Hearing::Heard) {
-            let orderly = self.router.has_nothing_of(sitting.seat);
-            sitting.hearing = if orderly { Hearing::Back } else { Hearing::Lost };
+            let seat = sitting.seat;
+            let orderly = self.router.has_nothing_of(seat) || is_rest && self.router.has_only_light_of(seat);
+            sitting.hearing = Hearing::Back;
             sitting.tell(&ToFront::Down { cause: cause.clone(), stderr: stderr.clone(), orderly });
         }
         self.router.child_gone();
+    }
+
+    fn tell_if_never_routed(&mut self) {
+        if let Some(by) = self.router.never_matched()
+            && let Some(record) = self.ward.record()
+        {
+            record.tell(Story::NeverRouted { by });
+        }
+    }
+
+    /// Gives back to each session the calls that the child has not read, and now never will.
+    fn give_back_unread(&mut self) {
+        self.perform_routing();
+        let mut unread = self.ward.take_unread();
+        unread.append(&mut self.to_child);
+        for line in unread.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            if let Some((seat, line)) = self.router.take_back(line)
+                && let Some(sitting) = self.sittings.of(seat)
+            {
+                sitting.give_back(&line);
+            }
+        }
+        for sitting in self.sittings.all_mut().filter(|sitting| sitting.hearing == Hearing::Heard) {
+            self.router.take_waiting(sitting.seat).iter().for_each(|line| sitting.give_back(line));
+        }
     }
 
     fn refuse(&mut self, cause: &Cause) {
@@ -192,12 +223,13 @@ impl Steward {
 
     /// It never comes back: those who hold it have nothing to hold.
     fn it_is_over(&mut self) {
+        self.tell_if_never_routed();
         let (code, why) = (self.ward.code, self.last_words.take());
         for sitting in self.sittings.all_mut() {
             sitting.tell(&ToFront::Over { code, why: why.clone() });
             sitting.gone = Some("the child has ended for good".to_owned());
         }
-        self.is_leaving = true;
+        (self.is_leaving, self.linger) = (true, None);
     }
 
     /// Takes in what the pen's processes have told.

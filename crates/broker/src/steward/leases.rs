@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nostray_pen::Yard;
-use nostray_registry::{Labels, Lease, Process, Story};
+use nostray_registry::{Cause, Labels, Lease, Process, Story};
 use nostray_supervise::MachineEvent as Event;
 use nostray_supervise::link::{ToFront, line};
 use nostray_supervise::{State, Why};
@@ -13,8 +13,8 @@ use nostray_sys::identity::Identity;
 use nostray_sys::local;
 use nostray_sys::stream::Sink;
 
-use super::Steward;
 use super::sitting::{Hearing, Sitting};
+use super::{Linger, Steward};
 use crate::router::Seat;
 use crate::words::{Came, ToKeeper, receive};
 
@@ -35,7 +35,7 @@ impl Steward {
                     self.watch_host(seat, host);
                 }
                 Came::Word(ToKeeper::Lease { .. }, None) => self.leases += 1,
-                Came::Word(ToKeeper::Stop { again }, _) => self.leave(again),
+                Came::Word(ToKeeper::Stop { again, why }, _) => self.leave(again, &why),
                 // Whoever was on the way would have come before.
                 Came::Word(ToKeeper::Leave, _) => {
                     if self.told_idle == Some(self.leases) && self.sittings.is_empty() {
@@ -51,11 +51,11 @@ impl Steward {
     /// Without a broker nobody new can come, and another broker may start the same child: so this one ends.
     pub(super) fn broker_is_gone(&mut self) {
         self.control = None;
-        self.leave(true);
+        self.leave(true, "the broker has ended");
     }
 
-    /// Ends the child, whoever holds it, and then everything.
-    pub(super) fn leave(&mut self, again: bool) {
+    /// Ends the child, whichever sessions hold it, and then everything.
+    pub(super) fn leave(&mut self, again: bool, why: &str) {
         if std::mem::replace(&mut self.is_leaving, true) {
             return;
         }
@@ -63,7 +63,7 @@ impl Steward {
             if !again {
                 sitting.tell(&ToFront::Leaving);
             }
-            sitting.gone = Some("the broker was stopped".to_owned());
+            sitting.gone = Some(why.to_owned());
         }
         self.see_off();
         // As when nobody holds it any more: its input ends first.
@@ -165,11 +165,20 @@ impl Steward {
             if leases > 0 || sitting.linger.is_zero() || self.is_leaving || self.ward.child.is_none() {
                 self.drive(Event::Released);
             } else {
-                self.linger = Some(now + sitting.linger);
+                self.linger = Some(self.linger_of(sitting.linger, now));
             }
         }
         // What they have asked is taken back.
         self.flush();
+    }
+
+    /// A linger counts from *ready*. A child that still has to answer its first call is kept until it has: if it were ended, a host that
+    /// tries again sooner than the child starts would find no start finished, ever.
+    fn linger_of(&self, time: Duration, now: Instant) -> Linger {
+        let is_starting = matches!(self.machine.state(), State::Starting(_)) && self.router.is_asked();
+        let from_ready = is_starting.then_some(time);
+        let starts_until = self.started.filter(|_| is_starting).map(|at| at + self.starts_within);
+        Linger { until: starts_until.map_or(now + time, |until| until.max(now + time)), from_ready }
     }
 
     /// Tells a session whether there is a child for it.
@@ -191,7 +200,12 @@ impl Steward {
             } else if Yard::asks_to_restart(arrived) {
                 self.drive(Event::Restart);
             } else if Yard::is_the_end(arrived) {
-                self.leave(true);
+                let cause = Cause::of_signal(arrived);
+                let why = format!("its steward was stopped: {cause}");
+                if let Some(record) = self.ward.record() {
+                    record.tell(Story::Stopping(cause));
+                }
+                self.leave(true, &why);
             }
         }
         self.look_after_pen();

@@ -56,11 +56,7 @@ impl Steward {
                         self.on_word(seat, &word);
                     }
                 }
-                Found::Whole(span) if sitting.hearing != Hearing::Heard => {
-                    if sitting.hearing != Hearing::Lost {
-                        sitting.give_back(lines.bytes(span.text));
-                    }
-                }
+                Found::Whole(span) if sitting.hearing != Hearing::Heard => sitting.give_back(lines.bytes(span.text)),
                 Found::Whole(span) => match self.router.session_says(seat, lines.bytes(span.text.clone()), now) {
                     FromSession::ToChild(edits) => self.pass_to_child(lines, span.text, &edits),
                     FromSession::Swallow => {}
@@ -91,8 +87,13 @@ impl Steward {
                         sitting.tell(&ToFront::Settled);
                         self.rejoin(seat);
                     }
-                    Hearing::Lost => self.rejoin(seat),
                     Hearing::Heard => {}
+                }
+            }
+            // Of a child that is gone it means nothing.
+            ToSteward::Told => {
+                if self.sittings.of(seat).is_some_and(|sitting| sitting.hearing == Hearing::Heard) {
+                    self.router.told(seat);
                 }
             }
             ToSteward::Wake => {

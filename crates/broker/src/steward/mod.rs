@@ -9,7 +9,6 @@ mod sitting;
 mod wait;
 
 use std::ffi::OsString;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -23,14 +22,17 @@ use nostray_supervise::{
 };
 use nostray_sys::descriptors::own_stdin;
 use nostray_sys::events::Events;
-use nostray_sys::process::set_name;
+use nostray_sys::process::{random_numbers, set_name, set_title};
 
-use crate::router::{ReverseTo, Router, Routing};
-use crate::words::{Came, Charge, FromKeeper, receive, send};
+use crate::router::{ReverseTo, Router, Routing, WireIds};
+use crate::words::{Charge, FromKeeper, send};
 use sitting::Sittings;
 
+const NAME: &str = "nostray-steward";
 /// So long in *ready*, and earlier failures are forgotten.
 const SUSTAINED: Duration = Duration::from_secs(30);
+/// How long a start may take that no session waits for any more, unless `--start-timeout` says otherwise.
+const STARTS_WITHIN: Duration = Duration::from_secs(120);
 /// How many calls a session may have in flight while it is alone.
 const WINDOW: usize = 1024;
 /// When to look for what others have left, and to give back what only starting up needed.
@@ -40,15 +42,16 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// left of it.
 ///
 /// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else.**
-pub fn run(command: Vec<OsString>) -> Result<u8, Error> {
-    set_name("nostray-steward");
+pub fn run() -> Result<u8, Error> {
+    set_name(NAME);
     let system = |action| move |error| Error::System { action, error };
     // First of all: what is open now is taken for what the child is to have.
     let yard = Yard::open(&[])?;
     let control = own_stdin().map_err(system("take over the broker's socket"))?;
-    let Came::Word(charge, _) = receive::<Charge>(&control) else {
-        return Err(Error::System { action: "hear the broker", error: io::ErrorKind::InvalidData.into() });
-    };
+    let charge = Charge::receive(&control).map_err(system("hear the broker"))?;
+    let id = PenId::new();
+    set_title(format_args!("{NAME} {id}"));
+    let command = charge.command.into_iter().map(|word| word.0).collect();
     let wish = &charge.wish;
     let time = Duration::from_millis;
     let policy = Policy {
@@ -73,13 +76,15 @@ pub fn run(command: Vec<OsString>) -> Result<u8, Error> {
         route_by: wish.route_by.clone(),
         window: WINDOW,
     };
-    let mut ward = Ward::new(keeping, yard, PenId::new());
+    let mut ward = Ward::new(keeping, yard, id);
     ward.keep().map_err(system("become a subreaper"))?;
     let mut steward = Steward {
         limit: policy.max_failures,
+        starts_within: policy.start_timeout.unwrap_or(STARTS_WITHIN),
+        started: None,
         machine: Machine::new(policy),
         timers: Timers::default(),
-        router: Router::new(routing),
+        router: Router::new(routing, wire_ids()),
         sittings: Sittings::default(),
         ward,
         control: Some(control),
@@ -89,7 +94,7 @@ pub fn run(command: Vec<OsString>) -> Result<u8, Error> {
         room: Vec::new(),
         last_words: None,
         looks: 0,
-        shared: Shared { key: charge.key, because: charge.because, leases: Vec::new() },
+        shared: Shared { key: charge.key, any_dir: charge.any_dir, because: charge.because, leases: Vec::new() },
         shared_at: None,
         slot: charge.wish.slot.clone(),
         claim: None,
@@ -127,6 +132,10 @@ struct Steward {
     machine: Machine,
     timers: Timers,
     limit: Rate,
+    /// How long a start is waited for after its last session has gone.
+    starts_within: Duration,
+    /// When the child was started.
+    started: Option<Instant>,
     router: Router,
     sittings: Sittings,
     /// The broker's socket, until it has gone.
@@ -153,8 +162,8 @@ struct Steward {
     predecessors: Option<(Predecessors, Instant)>,
     /// The child that is started then.
     waits_to_start: Option<Generation>,
-    /// The last one has let go, and until then somebody may come back.
-    linger: Option<Instant>,
+    /// The last session has gone, and the next one may still find the child.
+    linger: Option<Linger>,
     /// How many leases have come.
     leases: u64,
     /// The broker knows that nothing is left to do, as of so many leases.
@@ -171,6 +180,21 @@ struct Steward {
     sweep_at: Option<Instant>,
     tidy_at: Option<Instant>,
     luck: u64,
+}
+
+/// How long the child is kept without a session.
+#[derive(Debug, Clone, Copy)]
+struct Linger {
+    until: Instant,
+    /// The child has not answered yet: from its first answer on it is kept for so long.
+    from_ready: Option<Duration>,
+}
+
+/// Ids that no session can guess, as large as every reader of JSON can keep them.
+fn wire_ids() -> WireIds {
+    const BITS: u32 = 53;
+    let mut random = random_numbers();
+    Box::new(move || (random() >> (u64::BITS - BITS)).cast_signed().max(1))
 }
 
 impl Steward {
@@ -231,7 +255,7 @@ impl Steward {
         self.go_on_with_start();
         self.settle();
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= Instant::now());
-        if due(self.linger) {
+        if due(self.linger.map(|linger| linger.until)) {
             self.linger = None;
             self.drive(nostray_supervise::MachineEvent::Released);
         }
@@ -277,6 +301,11 @@ impl Steward {
             && self.router.has_answered()
         {
             self.drive(MachineEvent::Answered(generation));
+            if let Some(linger) = &mut self.linger
+                && let Some(time) = linger.from_ready.take()
+            {
+                linger.until = Instant::now() + time;
+            }
         }
         let mut is_busy = self.router.is_busy(now);
         if is_busy {
@@ -285,6 +314,8 @@ impl Steward {
         }
         self.woken = self.woken.filter(|until| *until > Instant::now());
         is_busy |= self.woken.is_some();
+        // A start that is kept for the next session does not fall asleep before its first answer.
+        is_busy |= self.linger.is_some_and(|linger| linger.from_ready.is_some());
         if std::mem::replace(&mut self.is_busy, is_busy) != is_busy && !self.machine.takes_note(is_busy) {
             self.drive(if is_busy { MachineEvent::Busy } else { MachineEvent::Quiet });
         }

@@ -37,9 +37,7 @@ pub(super) struct Sitting {
 pub(super) enum Hearing {
     /// It is.
     Heard,
-    /// It was said before the session knew that the child is gone, and has been answered there.
-    Lost,
-    /// The same, but it goes back.
+    /// It was said before the session knew that the child is gone, and goes back.
     Back,
     /// It goes back, and the session to a child that was told this, for this reason.
     Elsewhere { variant: String, why: String },

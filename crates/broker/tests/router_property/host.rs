@@ -45,6 +45,10 @@ pub(crate) struct Host {
     /// It knows which child it speaks to.
     pub(crate) heard: bool,
     pub(crate) has_spoken: bool,
+    /// To this child or to one before.
+    pub(crate) has_ever_spoken: bool,
+    /// The child knows all that it must know of it.
+    pub(crate) is_told: bool,
     /// It has made its handshake, if it makes one.
     pub(crate) shook_hands: bool,
     pub(crate) discovered: bool,
@@ -68,6 +72,8 @@ impl Host {
             era,
             heard: true,
             has_spoken: false,
+            has_ever_spoken: false,
+            is_told: true,
             shook_hands: false,
             discovered: false,
             open: BTreeMap::new(),
@@ -79,7 +85,8 @@ impl Host {
 
     /// The child is gone. (The front answers what was open itself.)
     pub(crate) fn child_gone(&mut self) {
-        *self = Self { heard: false, ..Self::new(self.seat, self.era.clone()) };
+        let has_ever_spoken = self.has_ever_spoken;
+        *self = Self { heard: false, is_told: false, has_ever_spoken, ..Self::new(self.seat, self.era.clone()) };
     }
 
     /// Whether it waits for a handshake.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 use std::time::Duration;
 
-use nostray_broker::{Effect, FromChild, FromSession, ReverseTo, Router, Routing, Seat};
+use nostray_broker::{Effect, FromChild, FromSession, ReverseTo, Router, Routing, Seat, WireIds};
 use nostray_supervise::{Moment, Protocol};
 use serde_json::{Value, json};
 
@@ -126,13 +126,24 @@ pub(crate) struct World {
     away: Vec<u64>,
 }
 
+/// Ids that can be compared with what the child heard before.
+fn counted() -> WireIds {
+    let mut last = 0;
+    Box::new(move || {
+        last += 1;
+        last
+    })
+}
+
 impl World {
     pub(crate) fn new(seed: u64, loud: bool) -> Self {
         let mut luck = Luck::new(seed);
         let setting = Setting::new(&mut luck);
         let protocol = if setting.mcp { Protocol::Mcp } else { Protocol::JsonRpc };
-        let router =
-            Router::new(Routing { protocol, reverse: setting.reverse, route_by: None, window: setting.window });
+        let router = Router::new(
+            Routing { protocol, reverse: setting.reverse, route_by: Vec::new(), window: setting.window },
+            counted(),
+        );
         if loud {
             eprintln!("{setting:?}");
         }
@@ -198,7 +209,7 @@ impl World {
         self.seen.lines += 1;
         let verdict = self.router.session_says(Seat(seat), raw.as_bytes(), self.now);
         if let Some(host) = self.hosts.get_mut(&seat).filter(|host| host.heard && !raw.is_empty()) {
-            host.has_spoken = true;
+            (host.has_spoken, host.has_ever_spoken) = (true, true);
         }
         match verdict {
             FromSession::ToChild(edits) => self.child_hears(edits.line(raw.as_bytes())),

@@ -91,8 +91,9 @@ impl Role {
         let line = std::fs::read(format!("/proc/{}/cmdline", stat.pid)).unwrap_or_default();
         let mut words = line.split(|&byte| byte == 0).skip(1);
         match (words.next(), stat.name.as_str()) {
-            (Some(b"run"), "nostray-spare") => Self::Spare,
-            (Some(b"run"), "nostray-guard") => Self::Guard,
+            // Their command line is a title; a moment after they were forked it is still that of the front.
+            (_, "nostray-spare") => Self::Spare,
+            (_, "nostray-guard") => Self::Guard,
             (Some(b"run"), _) => Self::Front,
             (Some(b"demo"), _) => {
                 let name =

@@ -137,7 +137,7 @@ fn strays(paper: &mut Paper, strays: &[(Stray, Option<Outcome>)]) {
         }
         let maybe = if stray.confidence == Confidence::Maybe { "maybe: " } else { "" };
         paper.item(ink, &format!("{maybe}{} {}{facts}", stray.identity.pid, words::shortened(&stray.command)));
-        paper.below(&words::visible(&stray.evidence));
+        paper.below(&words::escaped(&stray.evidence));
         paper.below(&format!("-> in its host's configuration: {}", stray.remedy()));
         if let Some(outcome) = outcome {
             let said = paper.ink(Ink::Bold, &in_words(outcome));
@@ -192,8 +192,8 @@ fn configs(paper: &mut Paper, configs: &[Config]) {
 }
 
 fn show(paper: &mut Paper, server: &Server) {
-    let project = server.project.as_ref().map_or(String::new(), |path| format!(" (for {})", words::visible(path)));
-    let name = format!("{}{project}", words::visible(&server.name));
+    let project = server.project.as_ref().map_or(String::new(), |path| format!(" (for {})", words::escaped(path)));
+    let name = format!("{}{project}", words::escaped(&server.name));
     match &server.state {
         State::Wrapped => paper.item(Ink::Green, &format!("{name}: wrapped")),
         State::Disabled => paper.item(Ink::Dim, &format!("{name}: switched off")),

@@ -159,10 +159,7 @@ fn looks_abandoned(stat: &Stat, parent: &Stat) -> bool {
 
 /// `None` if it is somebody else by now, or not ours to look at.
 fn describe(stat: &Stat, parent: Option<&Stat>, confidence: Confidence, evidence: String) -> Option<Stray> {
-    let line = std::fs::read(format!("/proc/{}/cmdline", stat.pid)).ok()?;
-    let line = line.strip_suffix(&[0]).unwrap_or(&line);
-    let command: Vec<_> =
-        line.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    let command = Some(proc::command_of(stat.pid)).filter(|words| !words.is_empty())?;
     let stray = Stray {
         identity: Identity::from(stat),
         parent: parent.map(|parent| (parent.pid, parent.name.clone())),
@@ -173,7 +170,7 @@ fn describe(stat: &Stat, parent: Option<&Stat>, confidence: Confidence, evidence
         evidence,
     };
     // Everything was read by number; it is about this process only if it still has it.
-    (stray.identity.is_alive() && !line.is_empty()).then_some(stray)
+    stray.identity.is_alive().then_some(stray)
 }
 
 #[cfg(test)]

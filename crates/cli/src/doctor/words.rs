@@ -1,6 +1,7 @@
 //! Command lines as they may be shown: without secrets, quoted, and shortened.
 
 pub(super) use nostray_registry::masked;
+pub(super) use nostray_sys::text::escaped;
 
 /// How much of a command line a person needs to recognise it.
 const SHORT: usize = 100;
@@ -10,7 +11,7 @@ pub(super) fn quoted(command: &[String]) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./=:@%+,*".contains(c);
     let quote = |word: String| {
         let plain = !word.is_empty() && word.chars().all(is_plain);
-        if plain { word } else { format!("'{}'", visible(&word).replace('\'', r"'\''")) }
+        if plain { word } else { format!("'{}'", escaped(&word).replace('\'', r"'\''")) }
     };
     masked(command).into_iter().map(quote).collect::<Vec<_>>().join(" ")
 }
@@ -19,11 +20,6 @@ pub(super) fn quoted(command: &[String]) -> String {
 pub(super) fn shortened(command: &[String]) -> String {
     let whole = quoted(command);
     if whole.chars().count() <= SHORT { whole } else { whole.chars().take(SHORT - 3).chain("...".chars()).collect() }
-}
-
-/// Without characters that would steer a terminal: a process may call itself what it likes.
-pub(super) fn visible(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// A time as people say it.
@@ -45,7 +41,7 @@ mod tests {
     fn a_command_can_be_typed_and_does_not_steer_a_terminal() {
         let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         assert_eq!(quoted(&words(&["sh", "-c", "a b", "", "it's"])), r"sh -c 'a b' '' 'it'\''s'");
-        assert_eq!(quoted(&words(&["a\x1b[2J"])), "'a?[2J'");
+        assert_eq!(quoted(&words(&["a\x1b[2J"])), r"'a\u{1b}[2J'");
         assert_eq!(shortened(&words(&["ä".repeat(200).as_str()])).chars().count(), SHORT);
     }
 }

@@ -6,8 +6,10 @@ use std::process::Command;
 
 use badchild::{Found, User, badchild, wait_until};
 use nostray_sys::Signal;
+use nostray_sys::proc::Stat;
 use serde_json::Value;
 
+use super::nostray;
 use super::stage::{Caller, Stage};
 
 /// The slot that is fought for.
@@ -64,6 +66,35 @@ impl Ring {
             options.extend(["--eof-grace", "6s"]);
         }
         self.stage.launch("run", &options, &words, change)
+    }
+
+    /// A host that starts `nostray run --slot db --if-taken replace OPTIONS` again whenever that ends. With `fresh`, each start has a host
+    /// of its own, as with a wrapper script.
+    pub fn restarting_host(&self, options: &[&str], fresh: bool) -> Caller {
+        let script = match fresh {
+            false => "while :; do \"$@\"; done",
+            true => "while :; do sh -c '\"$@\"; exit $?' sh \"$@\"; done",
+        };
+        let (nostray, server) = (nostray().display().to_string(), self.words(&[]));
+        let mut words = vec!["-c", script, "host", &nostray, "run", "--slot", SLOT, "--if-taken", "replace"];
+        words.extend(options);
+        words.push("--");
+        words.extend(server.iter().map(String::as_str));
+        self.stage.start_plain("sh", &words)
+    }
+
+    /// Waits until a child of this host holds the slot and is ready. Returns its pen's name.
+    pub fn wait_for_child_of(&self, host: &mut Caller) -> String {
+        let number = host.process.id();
+        let is_started_by_it = |front: &Value| {
+            let front = front["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).map(badchild::pid);
+            let parent = front.and_then(Stat::of).and_then(|stat| stat.parent);
+            parent.is_some_and(|parent| parent.as_raw_nonzero().get().unsigned_abs() == number)
+        };
+        wait_until("a child of this host holds the slot", || is_started_by_it(&self.show()["holder"]["front"]));
+        host.initialize();
+        wait_until("it is ready", || self.state() == "ready");
+        self.show()["holder"]["id"].as_str().expect("an id").to_owned()
     }
 
     /// One that has got the slot, and answers.
@@ -191,7 +222,8 @@ pub fn raw(found: &Found) -> u32 {
 /// Stopped first, so that none of them acts on the death of another.
 pub fn kill_at_once(victims: &[Found]) {
     victims.iter().for_each(|found| found.send(Signal::STOP));
-    victims.iter().rev().for_each(|found| found.send(Signal::KILL));
+    // The outermost first: the end of spare and guard continues a front that is stopped.
+    victims.iter().for_each(|found| found.send(Signal::KILL));
     wait_until("they are gone", || victims.iter().all(|found| !found.is_alive()));
 }
 

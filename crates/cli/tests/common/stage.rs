@@ -1,7 +1,7 @@
 //! A host that talks to `badchild server` through `nostray run`, and what a test wants to see of both: each answer with a
 //! deadline, and all that each of the server's lives was told.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
@@ -162,6 +162,28 @@ impl Stage {
             }
         }
         lives
+    }
+
+    /// How often each call that has a number `n` was read, by all lives together.
+    pub fn reads(&self) -> HashMap<u64, usize> {
+        let mut reads = HashMap::new();
+        for line in self.lives().iter().flat_map(|life| &life.heard) {
+            let message: Value = serde_json::from_str(line).unwrap_or_default();
+            if let Some(n) = message["params"]["n"].as_u64() {
+                *reads.entry(n).or_default() += 1;
+            }
+        }
+        reads
+    }
+
+    /// With a server that reads `--byte-by-byte`: each call was read once at most, and of those that failed, each life may have read a
+    /// part of one, or all of it and been killed before it could put that on record.
+    pub fn expect_made_once(&self, failed: &HashSet<u64>) {
+        let (reads, lives) = (self.reads(), self.lives().len());
+        let twice: Vec<_> = reads.iter().filter(|(_, times)| **times > 1).collect();
+        assert!(twice.is_empty(), "made twice: {twice:?}");
+        let lost = failed.iter().filter(|n| !reads.contains_key(n)).count();
+        assert!(lost <= lives, "{lost} calls failed that were not read, in {lives} lives");
     }
 
     /// The life of the server that is there now.

@@ -18,12 +18,14 @@ use super::Generation;
 use super::core::{Reins, Weight};
 use super::handlers::HandlerError;
 use super::live::{Due, Heard, Live, Stir};
-use super::wire;
+use super::wire::{self, Own};
 use crate::{CallError, Cause as Why_, Exit, Handshake};
 use serving::Served;
 
 /// So long in *ready*, and earlier failures are forgotten.
 const SUSTAINED: Duration = Duration::from_secs(30);
+/// How long a start may take that no lease waits for any more, unless the spec says otherwise.
+const STARTS_WITHIN: Duration = Duration::from_secs(120);
 /// More than this on its way to the child, and calls wait.
 const ENOUGH: usize = 4 << 20;
 
@@ -71,14 +73,22 @@ struct Driver {
     flights: HashMap<u64, Answer>,
     serving: HashMap<tokio::task::Id, Served>,
     handlers: JoinSet<Result<Value, HandlerError>>,
-    /// Nobody holds the child any more, but it is kept until then.
-    linger: Option<Instant>,
+    /// No lease holds the child any more, but the next one may still find it.
+    linger: Option<Linger>,
     is_busy: bool,
     tail: Tail,
     /// How the last child ended.
     epitaph: Option<String>,
     was_ready: bool,
     luck: u64,
+}
+
+/// How long the child is kept without a lease.
+#[derive(Clone, Copy)]
+struct Linger {
+    until: Instant,
+    /// The child has not answered yet: from its first answer on it is kept for so long.
+    from_ready: Option<Duration>,
 }
 
 impl Drop for Driver {
@@ -212,7 +222,7 @@ impl Driver {
     fn deadline(&self) -> Option<Instant> {
         let timer = self.timers.next().map(|at| self.began + at);
         let of_child = self.live.as_ref().and_then(Live::deadline);
-        [timer, of_child, self.linger].into_iter().flatten().min()
+        [timer, of_child, self.linger.map(|linger| linger.until)].into_iter().flatten().min()
     }
 
     fn do_what_is_due(&mut self) {
@@ -222,7 +232,7 @@ impl Driver {
         while let Some(timer) = self.timers.fired(self.now()) {
             self.drive(Event::Fired(timer));
         }
-        if self.linger.take_if(|at| *at <= now).is_some() {
+        if self.linger.take_if(|linger| linger.until <= now).is_some() {
             self.drive(Event::Released);
         }
         let eof = self.reins.core.spec.graces.eof();
@@ -247,7 +257,15 @@ impl Driver {
         if was_asked {
             self.timers.asked(self.now());
         }
-        let is_busy = was_asked || !self.waiting.is_empty() || self.starting.is_some();
+        if matches!(self.machine.state(), State::Ready { .. })
+            && let Some(linger) = &mut self.linger
+            && let Some(time) = linger.from_ready.take()
+        {
+            linger.until = Instant::now() + time;
+        }
+        // A start that is kept for the next lease does not fall asleep before its first answer.
+        let is_kept = self.linger.is_some_and(|linger| linger.from_ready.is_some());
+        let is_busy = was_asked || is_kept || !self.waiting.is_empty() || self.starting.is_some();
         if std::mem::replace(&mut self.is_busy, is_busy) != is_busy {
             if let Some(live) = self.live.as_mut().filter(|live| !is_busy && live.lines.is_large()) {
                 live.lines.tidy();
@@ -331,8 +349,43 @@ impl Driver {
         }
     }
 
-    /// Everything that is in flight has failed.
+    /// What the child has not read was not made, and waits for the next one, before everything else. The handshake, and calls that
+    /// were cancelled, do not.
+    fn take_back_unread(&mut self) {
+        let unread = self.live.as_mut().map(Live::take_unread).unwrap_or_default();
+        let greetings: Vec<Vec<u8>> = match &self.reins.core.spec.keeping.handshake {
+            Handshake::None => Vec::new(),
+            Handshake::Messages { notifications, .. } => {
+                notifications.iter().map(|(method, params)| wire::notification(method, &raw(params))).collect()
+            }
+        };
+        let mut waiting = VecDeque::new();
+        for line in unread.split_inclusive(|byte| *byte == b'\n').filter(|line| !greetings.iter().any(|g| g == line))
+        {
+            match wire::parse_own(line) {
+                Some(Own { id: Some(id), method, params }) => {
+                    if let Some(answer) = self.flights.remove(&id) {
+                        waiting.push_back(Waiting::Call(Call { id, method, params, answer }));
+                    }
+                }
+                Some(Own { id: None, method, .. }) if method != wire::CANCELLED => {
+                    if let Some(weight) = self.reins.core.room_for(line.len()) {
+                        waiting.push_back(Waiting::Notification { line: line.to_vec(), _weight: weight });
+                    }
+                }
+                _ => {}
+            }
+        }
+        if !waiting.is_empty() {
+            waiting.append(&mut self.waiting);
+            self.waiting = waiting;
+            self.drive(Event::Demanded);
+        }
+    }
+
+    /// Everything that is in flight has failed, but for what the child has not read.
     fn cut_off(&mut self, cause: &Cause) {
+        self.take_back_unread();
         let why = self.with_tail(cause);
         for (_, answer) in self.flights.drain() {
             answer.send(Err(CallError::CutOff(why.clone()))).ok();
@@ -374,7 +427,7 @@ impl Driver {
                 let linger = self.reins.core.spec.keeping.linger;
                 let is_there = matches!(self.machine.state(), State::Starting(_) | State::Ready { .. });
                 if self.machine.holders() == 1 && !linger.is_zero() && is_there && self.live.is_some() {
-                    self.linger = Instant::now().checked_add(linger);
+                    self.linger = self.linger_of(linger);
                 } else {
                     self.drive(Event::Released);
                 }
@@ -426,6 +479,20 @@ impl Driver {
         }
     }
 
+    /// A linger counts from *ready*: a child that still has to answer its first call is kept until it has. If it were ended, a caller
+    /// that tries again sooner than the child starts would find no start finished, ever.
+    fn linger_of(&self, time: Duration) -> Option<Linger> {
+        let ends = Instant::now().checked_add(time)?;
+        let is_asked = |live: &&Live| live.was_called || live.greeting.is_some();
+        let is_starting = matches!(self.machine.state(), State::Starting(_));
+        let Some(live) = self.live.as_ref().filter(is_asked).filter(|_| is_starting) else {
+            return Some(Linger { until: ends, from_ready: None });
+        };
+        let within = self.reins.core.spec.keeping.start_timeout.unwrap_or(STARTS_WITHIN);
+        let until = live.started.checked_add(within).map_or(ends, |until| until.max(ends));
+        Some(Linger { until, from_ready: Some(time) })
+    }
+
     /// As much as the child takes. The rest waits here, where it can be taken back.
     fn say_what_waits(&mut self) {
         let is_there = matches!(self.machine.state(), State::Starting(_) | State::Ready { .. });
@@ -437,6 +504,7 @@ impl Driver {
             match waiting {
                 Waiting::Call(call) => {
                     live.say(&wire::request(call.id, &call.method, &call.params));
+                    live.was_called = true;
                     self.flights.insert(call.id, call.answer);
                 }
                 Waiting::Notification { line, .. } => live.say(&line),
@@ -515,6 +583,7 @@ impl Driver {
 
     /// Nothing is left of it, and all that it said was heard.
     fn on_gone(&mut self, exit: &Exit) {
+        self.take_back_unread();
         let Some(live) = self.live.take() else { return };
         let (number, has_asked) = (live.number, live.has_asked);
         live.hear_last_words(&mut self.tail);

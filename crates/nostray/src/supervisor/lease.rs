@@ -71,7 +71,8 @@ impl Lease {
     }
 
     /// Calls the child, and waits for its answer for as long as the [`crate::Spec`] says. While there is no child the call waits for
-    /// the next one; a call that was in flight when its child ended has failed, and is not made again.
+    /// the next one. A call that the child had read when it ended has failed, and is not made again; what it had not read is made with
+    /// the next one.
     ///
     /// Dropping the future tells the child that nobody waits any more.
     pub async fn call<R: DeserializeOwned>(&self, method: &str, params: &impl Serialize) -> Result<R, CallError> {

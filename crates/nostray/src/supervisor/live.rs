@@ -1,11 +1,12 @@
 //! The child that there is: its streams, what it says, and how far it has come in its end.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nostray_rpc::{Id, Line, Lines, Skimmed};
-use nostray_supervise::{Generation as Number, Tail};
+use nostray_supervise::{Generation as Number, Said, Tail};
+use nostray_sys::stream;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::io::unix::AsyncFd;
@@ -48,12 +49,19 @@ pub(super) struct Live {
     pub(super) lines: Lines,
     /// What is on its way to it.
     pub(super) out: VecDeque<u8>,
+    /// Where the lines end that were said to it.
+    said: Said,
+    /// What was said to it that it has not read, since its input has ended.
+    unread: Vec<u8>,
     /// How much of answers was added to that since it was last empty.
     pub(super) answers: usize,
     pub(super) handshake: VecDeque<(String, Value)>,
     /// The request of the handshake that it has not answered.
     pub(super) greeting: Option<u64>,
     pub(super) is_greeted: bool,
+    pub(super) started: Instant,
+    /// A call was said to it, or waits in its input.
+    pub(super) was_called: bool,
     /// Its input ends when all is written, or then.
     pub(super) silent_at: Option<Instant>,
     /// It is asked to end then.
@@ -170,10 +178,14 @@ impl Live {
             pen,
             lines: Lines::new(spec.keeping.max_line),
             out: VecDeque::new(),
+            said: Said::default(),
+            unread: Vec::new(),
             answers: 0,
             handshake,
             greeting: None,
             is_greeted: false,
+            started: Instant::now(),
+            was_called: false,
             silent_at: None,
             ask_at: None,
             has_asked: false,
@@ -194,7 +206,7 @@ impl Live {
         let now = Instant::now();
         if self.silent_at.is_some_and(|at| at <= now || self.out.is_empty()) {
             self.silent_at = None;
-            self.stdin = None;
+            self.end_its_input();
             self.ask_at = Some(now + eof + MARGIN);
         }
         if self.ask_at.take_if(|at| *at <= now).is_some() {
@@ -258,7 +270,7 @@ impl Live {
         let (mut errors, mut heard) = ([0; 4096], 0);
         // Not as the runtime reads it: that may not have noticed yet that there is something.
         while heard < LARGEST_PIPE
-            && let Ok(Some(count)) = nostray_sys::stream::read(stderr, &mut errors)
+            && let Ok(Some(count)) = stream::read(stderr, &mut errors)
             && count > 0
         {
             tail.add(&errors[..count]);
@@ -267,14 +279,38 @@ impl Live {
     }
 
     pub(super) fn say(&mut self, line: &[u8]) {
-        if self.stdin.is_some() {
-            self.out.extend(line);
+        self.said.add(line);
+        let Some(stdin) = &self.stdin else { return self.unread.extend(line) };
+        self.out.extend(line);
+        if self.said.is_long()
+            && let Some(in_pipe) = stream::unread(stdin.as_fd())
+        {
+            self.said.is_read(in_pipe + self.out.len() as u64);
         }
+    }
+
+    /// Nothing more is said to it. What it has been given it may still read, unless it cannot answer any more.
+    fn end_its_input(&mut self) {
+        let Some(stdin) = self.stdin.take() else { return };
+        if self.stdout.is_none() {
+            self.unread = stream::take_back(stdin.as_fd());
+        }
+        self.unread.extend(self.out.drain(..));
+    }
+
+    /// Takes from it the lines that it has not read. No process of its tree has read anything of them, and none will.
+    pub(super) fn take_unread(&mut self) -> Vec<u8> {
+        let mut unread = std::mem::take(&mut self.unread);
+        if let Some(stdin) = &self.stdin {
+            unread = stream::take_back(stdin.as_fd());
+            unread.extend(self.out.drain(..));
+        }
+        self.said.whole_lines(unread)
     }
 
     /// The next thing that it does. Nothing is lost if nobody waits for it to the end.
     pub(super) async fn next(&mut self, tail: &mut Tail) -> Stir {
-        let Self { stdin, stdout, stderr, lines, out, answers, front, front_ended, pen, gone, .. } = self;
+        let Self { stdin, stdout, stderr, lines, out, unread, answers, front, front_ended, pen, gone, .. } = self;
         let mut errors = [0; 4096];
         let read = async {
             let Some(stdout) = stdout else { return std::future::pending().await };
@@ -346,9 +382,10 @@ impl Live {
             count = written => {
                 match count {
                     Some(count) => drop(out.drain(..count)),
+                    // All of its tree, and all who kept it, have closed its input.
                     None => {
-                        out.clear();
-                        *stdin = None;
+                        *unread = stdin.take().map(|stdin| stream::take_back(stdin.as_fd())).unwrap_or_default();
+                        unread.extend(out.drain(..));
                     }
                 }
                 if out.is_empty() {

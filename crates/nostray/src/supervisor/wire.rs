@@ -48,6 +48,20 @@ struct Any {
     error: Option<Value>,
 }
 
+/// A call or a notification of our own, read again.
+#[derive(Deserialize)]
+pub(super) struct Own {
+    pub(super) id: Option<u64>,
+    pub(super) method: String,
+    #[serde(default)]
+    pub(super) params: Box<RawValue>,
+}
+
+/// What a line of our own says, unless it is an answer.
+pub(super) fn parse_own(line: &[u8]) -> Option<Own> {
+    serde_json::from_slice(line).ok()
+}
+
 /// What a line says, if it is a message.
 pub(super) fn parse(line: &[u8]) -> Option<Message> {
     // A list would be taken for the fields of an object in their order.
@@ -99,9 +113,12 @@ fn said(what: &str, params: &RawValue) -> Vec<u8> {
     line
 }
 
+/// That a call was cancelled.
+pub(super) const CANCELLED: &str = "notifications/cancelled";
+
 pub(super) fn cancelled(id: u64) -> Vec<u8> {
     line(&json!({
-        "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id, "reason": "nobody waits any more" },
+        "jsonrpc": "2.0", "method": CANCELLED, "params": { "requestId": id, "reason": "nobody waits any more" },
     }))
 }
 

@@ -120,7 +120,11 @@ pub fn trees() -> Vec<Found> {
 
 /// nostray's own processes around this one.
 pub fn keepers() -> Vec<Found> {
-    badchild::company().into_iter().filter(|found| found.command.contains("--nostray-guard")).collect()
+    let is_one = |found: &Found| {
+        let name = found.stat.name.as_str();
+        found.command.contains("--nostray-guard") || ["nostray-spare", "nostray-guard"].contains(&name)
+    };
+    badchild::company().into_iter().filter(is_one).collect()
 }
 
 /// Waits until all of nostray's own processes around this one have settled: a moment after its start each lets go of the child's output,

@@ -209,6 +209,7 @@ impl Front<'_> {
                     Effect::Start(generation) => self.start(generation),
                     Effect::TearDown(_, why) => self.tear_down(why),
                     Effect::Demand => self.demand(),
+                    Effect::Told => self.say_told(),
                 }
             }
         }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use nostray_pen::Yard;
+use nostray_registry::{Cause, Story};
 use nostray_sys::poll::{self, Until};
 
 use super::Front;
@@ -31,6 +32,9 @@ impl Front<'_> {
                 continue;
             }
             if is_the_end {
+                if let Some(record) = self.ward.record() {
+                    record.tell(Story::Stopping(Cause::of_signal(arrived)));
+                }
                 self.session.stop(self.now());
             }
             self.ward.pass(arrived, is_the_end);
@@ -67,6 +71,8 @@ impl Front<'_> {
     pub(super) fn on_child(&mut self, happened: Happened) {
         self.read_all();
         let now = self.now();
+        let unread = self.ward.take_unread();
+        self.session.child_has_not_read(&unread, now);
         match happened {
             Happened::Lost(generation, cause) => self.session.child_died(generation, cause, now),
             Happened::Empty => {
@@ -120,9 +126,11 @@ impl Front<'_> {
         let eof = self.ward.keeping().spec.graces.eof();
         let patience = if self.host_gone { Duration::ZERO } else { eof };
         if self.link.is_some() {
-            self.let_go(why, patience);
-        } else {
-            self.ward.tear_down(why, patience);
+            return self.let_go(why, patience);
         }
+        let (generation, now) = (self.session.generation(), self.now());
+        let unread = if matches!(why, Why::Stop | Why::Released) { Vec::new() } else { self.ward.take_unread() };
+        self.session.child_is_torn_down(generation, why, &unread, now);
+        self.ward.tear_down(why, patience);
     }
 }

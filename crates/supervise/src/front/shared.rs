@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use nostray_registry::WAS_STOPPED;
 use nostray_sys::descriptors::write_to_stderr_at_once;
 
 use super::Front;
@@ -46,6 +47,13 @@ impl Front<'_> {
         }
     }
 
+    /// The child was told all that it must know of this session.
+    pub(super) fn say_told(&mut self) {
+        if let Some(link) = self.link.as_mut().filter(|link| link.is_up) {
+            link.say(&ToSteward::Told);
+        }
+    }
+
     /// Lets the child go. After the end of the host's input, what was asked may still be answered.
     pub(super) fn let_go(&mut self, why: Why, patience: Duration) {
         let (generation, now) = (self.session.generation(), self.now());
@@ -55,13 +63,24 @@ impl Front<'_> {
         } else {
             link.part();
             self.session.child_rested(generation, None, now);
-            self.session.is_settled(now);
+            self.settle(None);
         }
+    }
+
+    /// All has come back that no child has read; what has not was in flight.
+    fn settle(&mut self, lost: Option<(Cause, Vec<String>)>) {
+        let now = self.now();
+        let cause = lost.map(|(cause, stderr)| {
+            self.session.stderr(stderr.join("\n").as_bytes());
+            cause
+        });
+        self.session.is_settled(cause.as_ref(), now);
     }
 
     pub(super) fn go_on_with_link(&mut self) {
         let max_line = self.ward.keeping().max_line;
         let Some(link) = &mut self.link else { return };
+        link.look_at_keeper(self.session.waits_for_child());
         link.fall_silent_when_said();
         if link.parting.is_some_and(|until| until <= std::time::Instant::now()) {
             return self.link_is_lost();
@@ -97,23 +116,48 @@ impl Front<'_> {
     pub(super) fn link_is_lost(&mut self) {
         let (generation, now) = (self.session.generation(), self.now());
         let Some(link) = &mut self.link else { return };
-        let (was_parting, was_settling) = (link.parting.is_some(), link.is_settling);
+        let (was_parting, was_settling, lost) = (link.parting.is_some(), link.is_settling, link.lost.take());
+        let cause = if link.keeper_is_stopped() {
+            format!("the process that kept it {WAS_STOPPED} and has been ended")
+        } else {
+            "the broker that kept it is gone".to_owned()
+        };
         link.part();
         if was_parting {
             self.session.child_rested(generation, None, now);
-            self.session.is_settled(now);
+            self.settle(lost);
+        } else if self.ends_with_child() {
+            return self.end_with_child(cause, nostray_pen::OWN_FAILURE);
         } else {
-            let cause = Cause("the broker that kept it is gone; another one is looked for".to_owned());
+            let cause = Cause(format!("{cause}; another one is looked for"));
             self.session.keep_handshake();
             if was_settling {
                 // What has not come back by now will not.
-                self.session.is_settled(now);
+                self.settle(lost);
             }
             self.session.child_died(generation, cause.clone(), now);
             self.session.child_emptied(generation, cause, now);
             // Also one whose child was at rest is to hear of what comes next.
             self.session.wake(now);
         }
+        self.perform();
+    }
+
+    /// Without respawn a session ends with the child that it had, also when steward or broker have taken the child with them: the host
+    /// recovers by itself, and can do so only if it sees the end.
+    fn ends_with_child(&self) -> bool {
+        !self.own_policy.respawn && self.link.as_ref().is_some_and(|link| link.had_child)
+    }
+
+    /// Answers every call with an error, and ends the session.
+    fn end_with_child(&mut self, why: String, code: u8) {
+        let (generation, now) = (self.session.generation(), self.now());
+        write_to_stderr_at_once(&format!(
+            "nostray: the shared child is gone and not started again (--no-respawn): {why}\n"
+        ));
+        self.ward.code = code;
+        self.session.child_is_over(generation, Cause(why), now);
+        self.session.stop(now);
         self.perform();
     }
 
@@ -127,46 +171,49 @@ impl Front<'_> {
         let (generation, now) = (self.session.generation(), self.now());
         let Some(link) = &mut self.link else { return false };
         if std::mem::take(&mut link.comes_back) {
+            if link.is_up {
+                link.unread.extend_from_slice(&[text, b"\n"].concat());
+                return true;
+            }
             self.session.take_back(text, now);
             self.perform();
             return true;
         }
         let Some(word) = word::<ToFront>(text) else { return true };
         match word {
+            ToFront::KeptBy(steward) => link.is_kept_by(steward),
             ToFront::Welcome => {
                 link.is_welcome();
                 link.say(&ToSteward::Wake);
             }
             ToFront::Up(_) if link.is_up => {}
             ToFront::Up(_) => {
-                link.is_up = true;
+                (link.is_up, link.had_child) = (true, true);
                 // One that was not missed is taken up all the same: the host may want to know what has changed with it.
                 self.session.wake(now);
                 self.session.child_started(generation, now);
             }
             ToFront::Down { cause, stderr, orderly } => {
-                link.is_up = false;
-                link.is_settling = orderly;
+                (link.is_up, link.is_settling) = (false, true);
+                link.lost = (!orderly).then_some((Cause(cause), stderr));
+                let unread = std::mem::take(&mut link.unread);
                 link.say(&ToSteward::Heard);
-                if orderly {
-                    self.session.child_rested(generation, None, now);
-                } else {
-                    self.session.stderr(stderr.join("\n").as_bytes());
-                    self.session.child_died(generation, Cause(cause.clone()), now);
-                    self.session.child_emptied(generation, Cause(cause), now);
-                }
+                self.session.child_rested(generation, None, now);
+                self.session.child_has_not_read(&unread, now);
             }
             ToFront::News { text } => write_to_stderr_at_once(&format!("nostray: {text}\n")),
             ToFront::Back => link.comes_back = true,
             ToFront::Settled => {
                 link.is_settling = false;
-                self.session.is_settled(now);
+                let lost = link.lost.take();
+                self.settle(lost);
             }
             ToFront::Elsewhere { variant, why } => {
                 link.share.attach.variant = Some(variant);
                 link.share.attach.because = Some(why);
+                link.had_child = false; // it was never this session's
                 link.part();
-                self.session.is_settled(now);
+                self.settle(None);
                 self.session.wake(now);
                 self.perform();
                 // What has come back waits for a child already, and it is another one.
@@ -181,7 +228,12 @@ impl Front<'_> {
             }
             ToFront::Leaving => {
                 link.part();
-                let cause = Cause("the broker that kept it was stopped".to_owned());
+                let cause = "the broker that kept it was stopped".to_owned();
+                if self.ends_with_child() {
+                    self.end_with_child(cause, nostray_pen::OWN_FAILURE);
+                    return false;
+                }
+                let cause = Cause(cause);
                 self.session.keep_handshake();
                 let is_needed = self.session.is_waited_for();
                 self.session.child_rested(generation, Some(&cause), now);
@@ -192,7 +244,7 @@ impl Front<'_> {
                 return false;
             }
             ToFront::Over { code, why } => {
-                let was_settling = link.is_settling;
+                let (was_settling, lost) = (link.is_settling, link.lost.take());
                 link.part();
                 self.ward.code = code;
                 if let Some(why) = why {
@@ -200,7 +252,7 @@ impl Front<'_> {
                     self.session.child_is_over(generation, Cause(why), now);
                 } else if was_settling {
                     // What has not come back by now will not.
-                    self.session.is_settled(now);
+                    self.settle(lost);
                 }
                 self.session.stop(now);
                 self.perform();

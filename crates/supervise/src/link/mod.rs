@@ -1,10 +1,11 @@
 //! A session's link to a child that others share: the way to the broker, and what is said on it.
 
+mod keeper;
 mod place;
 mod reach;
 mod words;
 
-pub use place::{Address, find_broker};
+pub use place::{Address, BROKER, find_broker};
 pub use reach::start_broker;
 pub(crate) use reach::{Link, Reached};
 pub use words::{Attach, Bytes, Request, SLOT_KEY, SlotWish, Status, ToFront, ToSteward, VERSION, Wish, line, word};

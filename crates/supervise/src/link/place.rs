@@ -1,16 +1,22 @@
 //! Where a user's broker is to be found.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use nostray_registry::Place;
+use nostray_sys::identity::Identity;
 use nostray_sys::local;
+use nostray_sys::proc::lockers_of;
 use nostray_sys::process::user;
 
 use super::words::VERSION;
 
 /// Lets a test have brokers of other versions.
 const VERSION_VARIABLE: &str = "NOSTRAY_BROKER_VERSION";
+
+/// How a broker's process is called.
+pub const BROKER: &str = "nostray-broker";
 
 /// The files of one broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +77,13 @@ impl Address {
         }
         Ok(socket)
     }
+}
+
+/// The process that holds the lock of a broker, whether it listens or not.
+pub(crate) fn holder_of_lock() -> Option<Identity> {
+    let locks = Address::all().into_iter().filter_map(|address| std::fs::metadata(address.lock).ok());
+    let mut holders = locks.flat_map(|lock| lockers_of(lock.ino()));
+    holders.find(|stat| stat.name == BROKER).as_ref().map(Identity::from)
 }
 
 fn short_place() -> PathBuf {

@@ -6,12 +6,16 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nostray_registry::Process;
+use nostray_sys::identity::Identity;
 use nostray_sys::local;
 use nostray_sys::stream::{Pipe, Sink};
 
 use super::Share;
-use super::place::{Address, find_broker};
+use super::keeper::Keeper;
+use super::place::{Address, find_broker, holder_of_lock};
 use super::words::{Request, ToSteward, line};
+use crate::machine::Cause;
 use crate::outbox::Outbox;
 use crate::ward::Talk;
 
@@ -23,6 +27,8 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 const PACE: Duration = Duration::from_millis(10);
 /// How long one that was started is waited for before another one is.
 const START_AGAIN: Duration = Duration::from_secs(1);
+/// How long a broker that cannot be reached is knocked at before it is looked for otherwise.
+const LOOK_FOR_IT: Duration = Duration::from_secs(2);
 
 /// A session's link.
 #[derive(Debug)]
@@ -33,12 +39,20 @@ pub(crate) struct Link {
     pub(crate) connections: u64,
     /// A child is there and can be talked to.
     pub(crate) is_up: bool,
+    /// The session has had a child over this link.
+    pub(crate) had_child: bool,
     /// What no child has got comes back; until then the host is not heard.
     pub(crate) is_settling: bool,
     /// The next line is one that comes back.
     pub(crate) comes_back: bool,
+    /// Lines that the child has not read, before its end is told.
+    pub(crate) unread: Vec<u8>,
+    /// Why the child is gone, and the last that it wrote to its standard error, if it was not put to rest.
+    pub(crate) lost: Option<(Cause, Vec<String>)>,
     /// Nothing more is said, and for how long the rest is heard.
     pub(crate) parting: Option<Instant>,
+    /// The process that is to answer next, if it is known.
+    keeper: Option<Keeper>,
 }
 
 #[derive(Debug)]
@@ -46,7 +60,7 @@ enum Stage {
     /// Nobody is asked.
     Apart,
     /// Somebody is looked for.
-    Reaching { since: Instant, knock_at: Instant, start_at: Instant },
+    Reaching { since: Instant, knock_at: Instant, start_at: Instant, look_for_it_at: Instant },
     /// Somebody was asked, and has until then to answer.
     Asking(Talk, Instant),
     /// The session holds the child.
@@ -69,9 +83,13 @@ impl Link {
             stage: Stage::Apart,
             connections: 0,
             is_up: false,
+            had_child: false,
             is_settling: false,
             comes_back: false,
+            unread: Vec::new(),
+            lost: None,
             parting: None,
+            keeper: None,
         }
     }
 
@@ -97,7 +115,8 @@ impl Link {
     pub(crate) fn reach(&mut self) {
         if matches!(self.stage, Stage::Apart) {
             let now = Instant::now();
-            self.stage = Stage::Reaching { since: now, knock_at: now, start_at: now };
+            let look_for_it_at = now + LOOK_FOR_IT;
+            self.stage = Stage::Reaching { since: now, knock_at: now, start_at: now, look_for_it_at };
         }
     }
 
@@ -112,7 +131,9 @@ impl Link {
     /// Lets go of everything.
     pub(crate) fn part(&mut self) {
         self.stage = Stage::Apart;
+        self.keeper = None;
         (self.is_up, self.is_settling, self.comes_back, self.parting) = (false, false, false, None);
+        (self.unread, self.lost) = (Vec::new(), None);
     }
 
     /// Says that nothing more will be said, and listens for as long to what is still answered.
@@ -138,14 +159,47 @@ impl Link {
         }
     }
 
+    /// The broker has handed the connection to this steward.
+    pub(crate) fn is_kept_by(&mut self, steward: Process) {
+        self.keeper = steward.identity().map(Keeper::steward);
+    }
+
+    /// Whether the process at the other end has to answer, if only to the front.
+    fn is_awaited(&self) -> bool {
+        match &self.stage {
+            Stage::Apart => false,
+            Stage::Reaching { .. } | Stage::Asking(..) => true,
+            Stage::Holding(talk) => self.is_settling || talk.waiting() > 0,
+        }
+    }
+
+    /// Looks whether the process that has to answer is stopped, if it is time, and ends it. The socket then reports its end.
+    pub(crate) fn look_at_keeper(&mut self, session_waits: bool) {
+        let is_awaited = self.parting.is_none() && (session_waits && self.holds() || self.is_awaited());
+        let Some(keeper) = &mut self.keeper else { return };
+        keeper.look(is_awaited);
+        // It does not answer because it is stopped, and that is being seen to.
+        if let Stage::Asking(_, until) = &mut self.stage
+            && keeper.is_suspected()
+        {
+            *until = Instant::now() + ANSWERS_WITHIN;
+        }
+    }
+
+    /// Whether the process that had to answer was stopped when it was last looked at.
+    pub(crate) fn keeper_is_stopped(&self) -> bool {
+        self.keeper.as_ref().is_some_and(Keeper::is_suspected)
+    }
+
     /// When there is something to be done by itself.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        match &self.stage {
+        let own = match &self.stage {
             Stage::Apart => None,
             Stage::Reaching { knock_at, .. } => Some(*knock_at),
             Stage::Asking(_, until) => Some(*until),
             Stage::Holding(_) => self.parting,
-        }
+        };
+        own.into_iter().chain(self.keeper.as_ref().and_then(Keeper::deadline)).min()
     }
 
     /// Goes on looking, if it is time.
@@ -156,8 +210,16 @@ impl Link {
                 self.part();
                 Reached::NoWay("the broker does not answer; see `nostray broker status`".to_owned())
             }
-            Stage::Reaching { since, knock_at, start_at } if *knock_at <= now => {
+            Stage::Reaching { since, knock_at, start_at, look_for_it_at } if *knock_at <= now => {
                 *knock_at = now + PACE;
+                if *look_for_it_at <= now {
+                    // It may be stopped at a moment at which it does not listen, but keeps others from doing so.
+                    *look_for_it_at = now + LOOK_FOR_IT;
+                    let holder = holder_of_lock();
+                    if self.keeper.as_ref().map(Keeper::who) != holder {
+                        self.keeper = holder.map(Keeper::overdue_broker);
+                    }
+                }
                 if let Some(socket) = find_broker() {
                     return match self.ask(&socket, max_line) {
                         Ok(()) => Reached::NotYet,
@@ -192,6 +254,8 @@ impl Link {
         request.push(b'\n');
         talk.try_say(&request)?;
         self.connections += 1;
+        let broker = local::caller(socket.as_fd())?.pid.and_then(Identity::of);
+        self.keeper = broker.map(Keeper::broker);
         self.stage = Stage::Asking(talk, Instant::now() + ANSWERS_WITHIN);
         Ok(())
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// Raised when fronts, broker and stewards of different versions would misunderstand each other. It is part of the socket's name,
 /// so they never meet.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What a connection is for.
 #[derive(Debug, Serialize, Deserialize)]
@@ -76,11 +76,13 @@ pub struct Attach {
     pub command: Vec<Bytes>,
     /// Where it is to run.
     pub cwd: Bytes,
+    /// It may run anywhere: sessions of other directories share it.
+    pub any_dir: bool,
     /// With which environment.
     pub environment: Vec<(Bytes, Bytes)>,
     /// The name under which it is shared, in place of all that.
     pub key: Option<String>,
-    /// The variables that count, if not all.
+    /// The variables that count, if the user has chosen them.
     pub counted: Option<Vec<String>>,
     /// What it must have been told before, if the child that everybody shares was told something else.
     pub variant: Option<String>,
@@ -129,8 +131,8 @@ pub struct Wish {
     pub plain: bool,
     /// Whether any session may answer what the child asks; the newest does.
     pub reverse_newest: bool,
-    /// Where a message says whose it is.
-    pub route_by: Option<Vec<String>>,
+    /// Where a message says whose it is: the names that lead there, for each such place.
+    pub route_by: Vec<Vec<String>>,
     /// The slot that the child needs.
     #[serde(default)]
     pub slot: Option<SlotWish>,
@@ -152,6 +154,8 @@ pub struct SlotWish {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ToFront {
+    /// From the broker: it has handed the connection to this steward, who answers from now on.
+    KeptBy(Process),
     /// The session holds the child.
     Welcome,
     /// It does not, and why.
@@ -169,10 +173,11 @@ pub enum ToFront {
         cause: String,
         /// The last that it wrote to its standard error.
         stderr: Vec<String>,
-        /// Nothing that was asked of it is lost: what it has not got comes back.
+        /// It was put to rest, and nothing that was asked of it is lost. In any case, what it has not got comes back.
         orderly: bool,
     },
-    /// The next line is one of this session's that no child has got.
+    /// The next line is one of this session's that no child has read. Before [`ToFront::Down`], it had been given
+    /// to the child.
     Back,
     /// All such lines have come back.
     Settled,
@@ -212,6 +217,8 @@ pub enum ToFront {
 pub enum ToSteward {
     /// It is known that the last child is not there; what follows is for the next one.
     Heard,
+    /// The child was told all that it must know of this session; what follows is new.
+    Told,
     /// Something waits for a child.
     Wake,
 }

@@ -296,6 +296,28 @@ fn failures_back_off_trip_and_are_forgotten_after_a_sustained_time() {
     assert!(actions.contains(&Action::Arm(Timer::Backoff, Duration::from_millis(250))), "{actions:?}");
 }
 
+/// A crash that cost a turn is not made worse by a pause that grows: a child that was ready has not failed to start.
+#[test]
+fn the_pause_after_a_child_that_was_ready_does_not_grow() {
+    let mut machine =
+        Machine::new(Policy { max_failures: Rate { times: 100, within: Duration::from_secs(60) }, ..policy() });
+    let mut now = Moment::ZERO;
+    drop(machine.on(Event::Taken, now, 1.0));
+    let mut pauses = Vec::new();
+    for (number, is_ready) in (1..).zip([true, true, true, false, false, true, true]) {
+        if is_ready {
+            drop(machine.on(Event::Answered(Generation(number)), now, 1.0));
+        }
+        now += Duration::from_secs(15);
+        drop(machine.on(Event::Died(Generation(number), cause("killed")), now, 1.0));
+        let actions = machine.on(Event::Emptied(Generation(number), cause("killed")), now, 1.0);
+        let Some(Action::Arm(Timer::Backoff, pause)) = actions.last() else { panic!("{actions:?}") };
+        pauses.push(pause.as_millis());
+        drop(machine.on(Event::Fired(Timer::Backoff), now, 1.0));
+    }
+    assert_eq!(pauses, [250, 250, 250, 500, 1000, 250, 250]);
+}
+
 #[test]
 fn failures_that_are_far_apart_do_not_trip() {
     let mut machine = Machine::new(policy());

@@ -172,8 +172,8 @@ impl Session {
             Note::SetLevel(line) => self.memory.set_level(line),
             Note::Subscribe(uri, line) => self.memory.subscribe(uri, line),
             Note::Unsubscribe(uri) => self.memory.unsubscribe(&uri),
-            Note::Replay(line) => self.memory.replay(line),
-            Note::Listen(_) | Note::Nothing => {}
+            Note::Replay(entry) => self.remember(entry),
+            Note::Listen(_) | Note::Ping | Note::Nothing => {}
         }
     }
 

@@ -1,13 +1,18 @@
 //! What the host says.
 
-use nostray_rpc::{Envelope, Glimpse, Id, Kind, Message, NotAMessage, Skimmed, error, find, glance, read, with_id};
+use nostray_rpc::{
+    Agreed, Envelope, Glimpse, Id, Kind, Message, NotAMessage, Skimmed, error, error_to, errors, find, glance, read,
+    with_id,
+};
 use serde_json::Value;
 
-use super::{Effect, INTERNAL, INVALID, Protocol, Session, Verdict};
+use super::{Effect, INTERNAL, INVALID, Protocol, Session, TOO_MANY, Verdict, disputed};
 use crate::cache::Asker;
+use crate::flights::Hold;
 use crate::lists::ListKind;
 use crate::machine::{Event, Moment, State};
-use crate::memory::Note;
+use crate::memory::{MOST, Note};
+use crate::replays::Entry;
 use crate::waiting::Waiting;
 
 pub(super) const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
@@ -16,6 +21,23 @@ const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 impl Session {
     /// Takes in a line of the host: without its ending, and as it came. What is forwarded goes to the child.
     pub fn host_says(&mut self, text: &[u8], raw: &[u8], now: Moment) -> Verdict {
+        match disputed::check(text) {
+            Ok(Agreed::AsItCame) => self.host_says_clearly(text, raw, now),
+            Ok(Agreed::Rewritten(text)) => {
+                let raw = [&text[..], b"\n"].concat();
+                match self.host_says_clearly(&text, &raw, now) {
+                    Verdict::Forward => Verdict::Replace(raw),
+                    verdict => verdict,
+                }
+            }
+            Err(why) => {
+                self.refuse_line(text, &why);
+                Verdict::Swallow
+            }
+        }
+    }
+
+    fn host_says_clearly(&mut self, text: &[u8], raw: &[u8], now: Moment) -> Verdict {
         if self.host_says_the_usual(text, now) {
             self.settle(now);
             return Verdict::Forward;
@@ -41,10 +63,10 @@ impl Session {
             Protocol::JsonRpc => true,
             Protocol::Mcp => self.memory.has_handshake() && !means_something(method),
         };
-        if !is_plain || self.memory.replays_any() {
+        if !is_plain || self.memory.replays.any() {
             return false;
         }
-        self.flights.add(id, Note::Nothing, None, self.call_timeout.map(|limit| now + limit));
+        self.flights.add(id, Note::Nothing, Hold::Work, None, self.call_timeout.map(|limit| now + limit));
         true
     }
 
@@ -68,8 +90,12 @@ impl Session {
             Kind::Request { id, method, params } => {
                 let id = id.id();
                 let note = self.note(method, *params, raw);
-                if let Some(verdict) = self.answer_here(&id, method, &note, *params) {
-                    return verdict;
+                if self.is_unheard() && self.answer_here(&id, &note) {
+                    return Verdict::Swallow;
+                }
+                if self.is_too_much(&note, 0) {
+                    self.effects.push(Effect::ToHost(error(&id, TOO_MANY, &too_many_open(), None)));
+                    return Verdict::Swallow;
                 }
                 if let Note::Listen(line) = &note {
                     self.memory.listen(id.clone(), line.clone());
@@ -103,6 +129,13 @@ impl Session {
                 Kind::Response { id: None, .. } => {}
             }
         }
+        let opens = |(_, note): &&(Id, Note)| matches!(note, Note::Replay(entry) if entry.opens());
+        let opening = asks.iter().filter(opens).count();
+        if asks.iter().any(|(_, note)| self.is_too_much(note, opening.saturating_sub(1))) {
+            let ids: Vec<_> = asks.into_iter().map(|(id, _)| id).collect();
+            self.effects.push(Effect::ToHost(errors(&ids, TOO_MANY, &too_many_open(), None)));
+            return Verdict::Swallow;
+        }
         self.batches += 1;
         let batch = Some(self.batches).filter(|_| !asks.is_empty());
         let needed = batch.is_some();
@@ -123,7 +156,8 @@ impl Session {
             self.call_timeout.filter(|_| !asks.iter().any(|(_, note)| exempt(note))).map(|limit| now + limit);
         if self.gate.is_open() {
             for (id, note) in asks {
-                self.flights.add(id, note, batch, deadline);
+                let hold = if batch.is_none() && self.is_light(&note) { Hold::Light } else { Hold::Work };
+                self.flights.add(id, note, hold, batch, deadline);
             }
             return Verdict::Forward;
         }
@@ -147,8 +181,8 @@ impl Session {
     /// What the answer will mean.
     fn note(&mut self, method: &str, params: Option<&[u8]>, raw: &[u8]) -> Note {
         let line = || raw.into();
-        if self.memory.is_replayed(method) {
-            return Note::Replay(line());
+        if let Some(entry) = self.memory.replays.read(method, raw) {
+            return Note::Replay(entry);
         }
         if self.protocol != Protocol::Mcp {
             return Note::Nothing;
@@ -163,6 +197,7 @@ impl Session {
                 Note::Initialize(line())
             }
             "server/discover" => Note::Discover(asker(params, &["_meta", VERSION_KEY], &["_meta", CAPABILITIES_KEY])),
+            "ping" => Note::Ping,
             "logging/setLevel" => Note::SetLevel(line()),
             "resources/subscribe" => text(&["uri"]).map_or(Note::Nothing, |uri| Note::Subscribe(uri, line())),
             "resources/unsubscribe" => text(&["uri"]).map_or(Note::Nothing, Note::Unsubscribe),
@@ -190,6 +225,9 @@ impl Session {
     }
 
     fn host_notification(&mut self, method: &str, params: Option<&[u8]>, raw: &[u8], now: Moment) -> Verdict {
+        if let Some(entry) = self.memory.replays.read(method, raw).filter(|entry| !entry.is_plain()) {
+            return self.host_opens_or_closes(entry, raw, now);
+        }
         let was_waiting = self.withdraw(method, params);
         self.notice(method, params, raw);
         if was_waiting {
@@ -198,7 +236,7 @@ impl Session {
         if self.gate.is_open() {
             return Verdict::Forward;
         }
-        let is_told_anew = self.memory.is_replayed(method) || method == "notifications/initialized";
+        let is_told_anew = self.memory.replays.read(method, raw).is_some() || method == "notifications/initialized";
         let needed = self.protocol == Protocol::JsonRpc;
         match method {
             // Whoever starts next is told that, also if the last one is still going.
@@ -218,8 +256,11 @@ impl Session {
     /// Remembers what a new child must be told.
     fn notice(&mut self, method: &str, params: Option<&[u8]>, raw: &[u8]) {
         let line = || raw.iter().copied().chain((!raw.ends_with(b"\n")).then_some(b'\n')).collect();
-        if self.memory.is_replayed(method) {
-            self.memory.replay(line());
+        if let Some(entry) = self.memory.replays.read(method, raw) {
+            // What waits is noticed when it is said to a child.
+            if entry.is_plain() || self.gate.is_open() {
+                self.take_in(entry);
+            }
         } else if self.protocol == Protocol::Mcp {
             match method {
                 "notifications/initialized" => self.memory.initialized(line()),
@@ -234,6 +275,67 @@ impl Session {
                 _ => {}
             }
         }
+    }
+
+    /// A notification that opens something, or closes it.
+    fn host_opens_or_closes(&mut self, entry: Entry, raw: &[u8], now: Moment) -> Verdict {
+        if self.gate.is_open() {
+            return if self.take_in(entry) { Verdict::Forward } else { Verdict::Swallow };
+        }
+        // It is noticed when it is said to a child: until then, what waits before it counts.
+        self.pass_or_wait(raw, Vec::new(), None, self.protocol == Protocol::JsonRpc, now)
+    }
+
+    /// A line that has waited is said to the child. False if it must not be, since no more can be kept.
+    pub(super) fn take_in_waiting(&mut self, line: &[u8]) -> bool {
+        let envelopes = match read(line.trim_ascii_end()) {
+            Ok(Message::One(envelope)) => vec![envelope],
+            Ok(Message::Batch(envelopes)) => envelopes,
+            Err(_) => return true,
+        };
+        let is_alone = envelopes.len() == 1;
+        let mut is_taken = true;
+        for Envelope { kind, text, .. } in envelopes {
+            if let Kind::Notification { method, .. } = kind
+                && let Some(entry) = self.memory.replays.read(&method, text).filter(|entry| !entry.is_plain())
+            {
+                is_taken &= self.take_in(entry);
+            }
+        }
+        is_taken || !is_alone
+    }
+
+    /// Remembers a notification for the next child. False if no more can be kept, which the host is told.
+    fn take_in(&mut self, entry: Entry) -> bool {
+        let note = Note::Replay(entry);
+        if self.is_too_much(&note, 0) {
+            self.effects.push(Effect::ToHost(error_to(b"null", TOO_MANY, &too_many_open())));
+            return false;
+        }
+        if let Note::Replay(entry) = note {
+            self.remember(entry);
+        }
+        true
+    }
+
+    /// The child has taken what `--replay` names.
+    pub(super) fn remember(&mut self, entry: Entry) {
+        // A child may answer the close first.
+        self.flights.forget(|note| matches!(note, Note::Replay(earlier) if entry.closes(earlier)));
+        self.memory.replays.learn(entry);
+    }
+
+    /// Whether this opens something, and no more can be kept with what is about to be opened: in flight, in the queue, and beside it.
+    fn is_too_much(&self, note: &Note, beside: usize) -> bool {
+        let Note::Replay(entry) = note else { return false };
+        let replays = &self.memory.replays;
+        let about_to_be = |is_new: &dyn Fn(&Entry) -> bool| {
+            let opens = |note: &Note| matches!(note, Note::Replay(entry) if is_new(entry));
+            beside + self.flights.count_of(opens) + self.queue.count_of(opens)
+        };
+        // The first count is quick, and what is opened again makes it too large.
+        replays.has_no_room_for(entry, about_to_be(&Entry::opens))
+            && replays.has_no_room_for(entry, about_to_be(&|entry| replays.is_new(entry)))
     }
 
     /// A cancel of something that no child has seen yet takes it back. True if it was that.
@@ -265,11 +367,17 @@ impl Session {
     }
 }
 
+/// What the host is told that opens one more.
+fn too_many_open() -> String {
+    format!("{MOST} are open already, and --replay can tell a new child of no more; close one before the next")
+}
+
 /// Whether a method of the older era has a [`Note`] of its own.
 fn means_something(method: &[u8]) -> bool {
     matches!(
         method,
         b"initialize"
+            | b"ping"
             | b"server/discover"
             | b"logging/setLevel"
             | b"resources/subscribe"

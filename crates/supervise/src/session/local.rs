@@ -1,49 +1,82 @@
 //! What is answered here, because no child is needed for it.
 
-use nostray_rpc::{Id, find, result};
+use nostray_rpc::{Id, find, request, result};
 
 use super::host::text_at;
-use super::{Effect, Protocol, Session, Verdict};
+use super::{Effect, Protocol, Session};
+use crate::machine::{Event, Moment, State, Why};
 use crate::memory::Note;
+use crate::waiting::Waiting;
 
 impl Session {
-    /// Answers a request of the host if no child is there and none is needed.
-    pub(super) fn answer_here(
-        &mut self,
-        id: &Id,
-        method: &str,
-        note: &Note,
-        params: Option<&[u8]>,
-    ) -> Option<Verdict> {
-        if self.protocol != Protocol::Mcp || self.gate.is_open() || self.machine.state().live().is_some() {
-            return None;
-        }
-        let answer: Box<[u8]> = match note {
-            // Whether the connection is alive. It is, and nobody is woken to say so.
-            Note::Nothing if method == "ping" => b"{}".as_slice().into(),
-            // Hosts set it as soon as they are connected. The next child is told before anything else.
-            Note::SetLevel(line) if self.has_logging() && is_level(params) => {
-                self.memory.set_level(line.clone());
-                b"{}".as_slice().into()
-            }
-            _ if !self.lazy => return None,
+    /// Whether no child hears what the host says now, and none may be on its way that does.
+    pub(super) fn is_unheard(&self) -> bool {
+        let is_gone = match self.machine.state() {
+            // It is put to sleep, or another one follows it; what is asked meanwhile must not decide which.
+            State::Stopping { why, .. } => !matches!(why, Why::Stop | Why::Released),
+            state => state.live().is_none(),
+        };
+        is_gone && !self.gate.is_open()
+    }
+
+    /// Answers a request of the host's for which no child is needed. False if one is.
+    pub(super) fn answer_here(&mut self, id: &Id, note: &Note) -> bool {
+        let Some(answer) = self.known_answer(note) else { return false };
+        match note {
+            // The next child is told before anything else.
+            Note::SetLevel(line) => self.memory.set_level(line.clone()),
             Note::Initialize(line) => {
-                let answer: Box<[u8]> = self.cache.as_ref()?.hello(self.asker.as_ref()?)?.into();
                 self.memory.initialize(line.clone());
                 self.hello = Some(answer.clone());
-                answer
             }
-            Note::Discover(asker) => self.cache.as_ref()?.hello(asker.as_ref()?)?.into(),
             Note::List { kind, cursor, params } => {
-                let answer: Box<[u8]> =
-                    self.cache.as_ref()?.page(self.asker.as_ref()?, *kind, cursor.as_deref())?.into();
                 self.saw_page(*kind, cursor.as_deref(), params.clone(), &answer);
-                answer
             }
-            _ => return None,
-        };
+            _ => {}
+        }
         self.effects.push(Effect::ToHost(result(id, &answer)));
-        Some(Verdict::Swallow)
+        true
+    }
+
+    /// What a child would answer, as far as that is known without one.
+    fn known_answer(&self, note: &Note) -> Option<Box<[u8]>> {
+        if self.protocol != Protocol::Mcp {
+            return None;
+        }
+        let cache = || self.cache.as_ref().filter(|_| self.lazy);
+        match note {
+            // It asks whether the connection is alive, which needs no child.
+            Note::Ping => Some(b"{}".as_slice().into()),
+            // Hosts set it as soon as they are connected.
+            Note::SetLevel(line) if self.has_logging() && is_level(line) => Some(b"{}".as_slice().into()),
+            Note::Initialize(_) => Some(cache()?.hello(self.asker.as_ref()?)?.into()),
+            Note::Discover(asker) => Some(cache()?.hello(asker.as_ref()?)?.into()),
+            Note::List { kind, cursor, .. } => {
+                Some(cache()?.page(self.asker.as_ref()?, *kind, cursor.as_deref())?.into())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether no work is done for a request: a child that is awake answers it, but is not kept awake by it.
+    pub(super) fn is_light(&self, note: &Note) -> bool {
+        matches!(note, Note::Ping | Note::SetLevel(_) | Note::List { .. }) && self.known_answer(note).is_some()
+    }
+
+    /// The child is put to sleep, or makes room for another one, before it has answered these.
+    pub(super) fn answer_light(&mut self, now: Moment) {
+        for (id, note) in self.flights.take_light() {
+            if !self.answer_here(&id, &note)
+                && let Note::List { kind, params, .. } = &note
+            {
+                // What was known of it was taken back meanwhile, so only the next child can say.
+                let params = (!params.is_null()).then(|| params.to_string());
+                let line = request(&id, kind.method(), params.as_ref().map(String::as_bytes));
+                self.queue.push(Waiting { line, asks: vec![(id, note)], batch: None, deadline: None });
+                self.drive(Event::Demanded, now);
+                self.effects.push(Effect::Demand);
+            }
+        }
     }
 
     /// Whether the host was told that there are log levels to set.
@@ -53,8 +86,7 @@ impl Session {
 }
 
 /// Whether this is a level that every server takes.
-fn is_level(params: Option<&[u8]>) -> bool {
+fn is_level(line: &[u8]) -> bool {
     const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
-    let level = params.and_then(|params| text_at(params, &["level"]));
-    level.is_some_and(|level| LEVELS.contains(&level.as_str()))
+    text_at(line, &["params", "level"]).is_some_and(|level| LEVELS.contains(&level.as_str()))
 }

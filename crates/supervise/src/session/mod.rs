@@ -2,6 +2,7 @@
 //! to a new child, and who is told when one is gone. Lines come in, effects go out; there is no I/O and no clock.
 
 mod child;
+mod disputed;
 mod host;
 mod local;
 mod replay;
@@ -14,10 +15,11 @@ use nostray_rpc::{Envelope, Id, Kind, Message, error, errors, read};
 use serde_json::json;
 
 use crate::cache::{Asker, Cache};
-use crate::flights::Flights;
+use crate::flights::{Flights, Hold};
 use crate::lists::Seen;
 use crate::machine::{Action, Cause, Event, Generation, Machine, Moment, Policy, State, Why};
 use crate::memory::{Memory, Note};
+use crate::replays::Replay;
 use crate::reverse::Reverse;
 use crate::tail::Tail;
 use crate::timers::Timers;
@@ -41,8 +43,8 @@ pub struct Settings {
     pub protocol: Protocol,
     /// When the child is started and ended.
     pub policy: Policy,
-    /// Methods whose messages every new child is told again.
-    pub replay: Vec<String>,
+    /// The messages that every new child is told again.
+    pub replay: Vec<Replay>,
     /// A call that takes longer is answered with an error.
     pub call_timeout: Option<Duration>,
 }
@@ -69,14 +71,17 @@ pub enum Effect {
     ToChild(Vec<u8>),
     /// Start the child.
     Start(Generation),
-    /// Tear it down.
+    /// Tear it down, and say so: [`Session::child_is_torn_down`].
     TearDown(Generation, Why),
+    /// The child was told all that it must know. For a steward, who does not see what is replayed and what is new.
+    Told,
     /// Something waits for the child, whether it is there or not. For whoever does not start it himself.
     Demand,
 }
 
 /// Our own error codes, from the range that JSON-RPC leaves to servers. They are those that the SDKs use themselves.
 const GONE: i64 = -32000;
+const TOO_MANY: i64 = -32000;
 const TOO_SLOW: i64 = -32001;
 const INVALID: i64 = -32600;
 const INTERNAL: i64 = -32603;
@@ -111,6 +116,8 @@ pub struct Session {
     legs: Vec<Moment>,
     batches: u64,
     is_busy: bool,
+    /// The last child from which all was taken back that it had not read.
+    parted: Option<Generation>,
     /// The host has ended its input, and what waits has until then.
     closing: Option<Moment>,
     released: bool,
@@ -144,6 +151,7 @@ impl Session {
             legs: Vec::new(),
             batches: 0,
             is_busy: false,
+            parted: None,
             closing: None,
             released: false,
             tail: Tail::default(),
@@ -190,6 +198,12 @@ impl Session {
     #[must_use]
     pub fn is_waited_for(&self) -> bool {
         !self.queue.is_empty()
+    }
+
+    /// Whether something that the host has said waits for a child, or for its answer.
+    #[must_use]
+    pub fn waits_for_child(&self) -> bool {
+        self.flights.is_busy() || self.gate.is_telling() || self.is_waited_for()
     }
 
     /// Whether it is over: nothing lives and nothing ever will.
@@ -282,18 +296,45 @@ impl Session {
         self.drive(Event::Restart, now);
     }
 
+    /// These lines were written to the child, and no process of its tree has read anything of them or will: they are said to the next
+    /// one. To be told before its end is.
+    pub fn child_has_not_read(&mut self, lines: &[u8], now: Moment) {
+        if !lines.is_empty() {
+            self.gate = Gate::Closed;
+        }
+        for raw in lines.split_inclusive(|byte| *byte == b'\n') {
+            self.take_back(raw, now);
+        }
+    }
+
+    /// The child has been told to end, and these lines were taken from it: see [`Session::child_has_not_read`].
+    pub fn child_is_torn_down(&mut self, generation: Generation, why: Why, unread: &[u8], now: Moment) {
+        self.parted = Some(generation);
+        // After a stop the child may still answer what it has been given.
+        if !matches!(why, Why::Stop | Why::Released) {
+            self.child_has_not_read(unread, now);
+            self.answer_light(now);
+            self.cut_off(&why.cause());
+            self.part_from(generation);
+            self.settle(now);
+        }
+    }
+
     /// The child ended by itself.
     pub fn child_died(&mut self, generation: Generation, cause: Cause, now: Moment) {
+        self.parted = Some(generation);
         self.drive(Event::Died(generation, cause), now);
     }
 
     /// The child's tree is empty.
     pub fn child_emptied(&mut self, generation: Generation, cause: Cause, now: Moment) {
+        self.parted = Some(generation);
         self.drive(Event::Emptied(generation, cause), now);
     }
 
     /// Its program is not there.
     pub fn child_hopeless(&mut self, generation: Generation, cause: Cause, now: Moment) {
+        self.parted = Some(generation);
         self.drive(Event::Hopeless(generation, cause), now);
     }
 
@@ -316,6 +357,7 @@ impl Session {
         if cause.is_some() {
             self.part_from(generation);
         }
+        self.orphan_questions(generation);
         self.drive(Event::Rested(generation), now);
     }
 
@@ -331,31 +373,56 @@ impl Session {
     }
 
     /// A line that no child has got: as if the host said it now. What it was told on the host's behalf is not for the next one: that
-    /// is told all of it anyway, and asked what is asked of each.
-    pub fn take_back(&mut self, text: &[u8], now: Moment) {
-        let is_the_hosts = match read(text) {
-            Ok(Message::One(envelope)) => request_id(&envelope).is_none_or(|id| self.lands(&id)),
-            Ok(Message::Batch(envelopes)) => {
-                let landed: Vec<bool> = envelopes.iter().filter_map(request_id).map(|id| self.lands(&id)).collect();
-                landed.is_empty() || landed.contains(&true)
+    /// is told all of it anyway, and asked what is asked of each. Nor is what the host does not wait for any more.
+    pub fn take_back(&mut self, raw: &[u8], now: Moment) {
+        let text = raw.strip_suffix(b"\n").unwrap_or(raw);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        let mut left = raw.to_vec();
+        if !left.ends_with(b"\n") {
+            left.push(b'\n');
+        }
+        match read(text) {
+            Ok(Message::One(envelope)) => {
+                if !self.lands(&envelope) {
+                    return;
+                }
             }
-            Err(_) => true,
-        };
-        if is_the_hosts {
-            let raw = [text, b"\n"].concat();
-            let verdict = self.host_says(text, &raw, now);
-            debug_assert!(verdict == Verdict::Swallow, "there is nobody who could be told");
+            Ok(Message::Batch(envelopes)) => {
+                let kept: Vec<_> = envelopes.iter().filter(|one| self.lands(one)).map(|one| one.text).collect();
+                if kept.is_empty() {
+                    return;
+                }
+                if kept.len() < envelopes.len() {
+                    left = [b"[", kept.join(&b","[..]).as_slice(), b"]\n"].concat();
+                }
+            }
+            Err(_) => {}
+        }
+        let text = left.trim_ascii_end().to_vec();
+        let verdict = self.host_says(&text, &left, now);
+        debug_assert!(verdict == Verdict::Swallow, "there is no child to be told");
+    }
+
+    /// If it is a request, it is in flight no more. False if the host does not wait for it, or has not made it; or if it is a
+    /// notification that opened or closed something, since the next child is told what is open.
+    fn lands(&mut self, envelope: &Envelope<'_>) -> bool {
+        if let Kind::Notification { method, .. } = &envelope.kind {
+            return self.memory.replays.read(method, envelope.text).is_none_or(|entry| entry.is_plain());
+        }
+        let Some(id) = envelope.request_id() else { return true };
+        match self.flights.take_last(&id) {
+            Some(flight) if flight.note.is_stream() => !self.memory.listens(&id),
+            Some(flight) => flight.hold != Hold::Nothing,
+            None => false,
         }
     }
 
-    /// A request is in flight no more. True if it was the host that made it.
-    fn lands(&mut self, id: &Id) -> bool {
-        self.flights.answered(id).is_some_and(|flight| !(flight.note.is_stream() && self.memory.listens(id)))
-    }
-
-    /// All that no child has got has come back.
-    pub fn is_settled(&mut self, now: Moment) {
-        self.cut_off(&Cause("it was not there any more".to_owned()));
+    /// All that no child has got has come back; with a cause, if the last one was not put to rest.
+    pub fn is_settled(&mut self, cause: Option<&Cause>, now: Moment) {
+        if cause.is_none() {
+            self.answer_light(now);
+        }
+        self.cut_off(cause.unwrap_or(&Cause("it was not there any more".to_owned())));
         let generation = self.machine.generation();
         self.part_from(generation);
         self.settle(now);
@@ -394,13 +461,11 @@ impl Session {
                 self.effects.push(Effect::Start(generation));
             }
             Action::TearDown(generation, why) => {
-                // After a stop the child may still answer what it has been given.
-                if !matches!(why, Why::Stop | Why::Released) {
-                    self.part_from(generation);
-                }
                 self.gate = Gate::Closed;
                 self.effects.push(Effect::TearDown(generation, why));
             }
+            // What it has not read is taken from it first: see `child_is_torn_down`.
+            Action::CutOff(_) if self.is_to_be_torn_down() => {}
             Action::CutOff(cause) => {
                 self.cut_off(&cause);
                 let generation = self.machine.generation();
@@ -415,6 +480,10 @@ impl Session {
             Action::Arm(timer, after) => self.timers.arm(timer, after, now),
             Action::Disarm(timer) => self.timers.disarm(timer),
         }
+    }
+
+    fn is_to_be_torn_down(&self) -> bool {
+        matches!(self.machine.state(), State::Stopping { generation, .. } if self.parted != Some(*generation))
     }
 
     /// Answers everything that is in flight with an error.
@@ -435,13 +504,18 @@ impl Session {
         self.effects.push(Effect::ToHost(line));
     }
 
-    /// Nothing that this child says from now on is for the host, and nothing that the host still does for it is of use.
+    /// Nothing that this child says from now on is for the host.
     fn part_from(&mut self, generation: Generation) {
         self.gate = Gate::Closed;
         self.checks = Checks::default();
         // Streams are opened again with the next child.
         let left = self.flights.cut_off();
         debug_assert!(left.is_empty() || !self.is_busy, "whoever waits is told before");
+        self.orphan_questions(generation);
+    }
+
+    /// Nothing that the host still does for this child is of use.
+    fn orphan_questions(&mut self, generation: Generation) {
         if self.protocol == Protocol::Mcp {
             for id in self.reverse.orphaned(generation) {
                 let params = json!({ "requestId": id_value(&id), "reason": "the server process is gone" });
@@ -461,16 +535,9 @@ impl Session {
         if std::mem::replace(&mut self.is_busy, is_busy) != is_busy && !self.machine.takes_note(is_busy) {
             self.drive(if is_busy { Event::Busy } else { Event::Quiet }, now);
         }
-        if self.flights.is_busy() || self.gate.is_telling() {
+        if self.flights.is_waited_for() || self.gate.is_telling() {
             self.timers.asked(now);
         }
-    }
-}
-
-fn request_id(envelope: &Envelope<'_>) -> Option<Id> {
-    match &envelope.kind {
-        Kind::Request { id, .. } => Some(id.id()),
-        _ => None,
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::child::SUBSCRIPTION_KEY;
 use super::{Effect, Session, id_value};
+use crate::flights::Hold;
 use crate::lists::{Compared, ListKind, Page, changed_capabilities};
 use crate::machine::{Event, Generation, Moment, State};
 use crate::memory::{Note, Step};
@@ -97,7 +98,7 @@ impl Session {
                 // No child has heard of it yet; what waits opens it.
                 Step::Reopen { id, .. } if self.queue.asks(&id) => {}
                 Step::Reopen { id, line, acknowledged } => {
-                    self.flights.add(id.clone(), Note::Listen(line.clone()), None, None);
+                    self.flights.add(id.clone(), Note::Listen(line.clone()), Hold::Nothing, None, None);
                     if acknowledged {
                         reopened.push(id);
                     }
@@ -106,12 +107,16 @@ impl Session {
             }
         }
         self.gate = Gate::Open { reopened: std::mem::take(reopened) };
+        self.effects.push(Effect::Told);
         if has_answered {
             self.drive(Event::Answered(generation), now);
         }
         for waiting in self.queue.take_all() {
+            if self.memory.replays.any() && !self.take_in_waiting(&waiting.line) {
+                continue;
+            }
             for (id, note) in waiting.asks {
-                self.flights.add(id, note, waiting.batch, waiting.deadline);
+                self.flights.add(id, note, Hold::Work, waiting.batch, waiting.deadline);
             }
             self.effects.push(Effect::ToChild(waiting.line));
         }

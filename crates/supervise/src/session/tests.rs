@@ -1,6 +1,7 @@
 //! What is said to whom: single scenes. Long random sessions are in `random`.
 
 mod random;
+mod replays;
 
 use serde_json::Value;
 
@@ -30,8 +31,9 @@ fn settings() -> Settings {
 struct Stage {
     session: Session,
     now: Moment,
-    /// What the child was told since it started.
+    /// What the child was told since it started, and how much of it it has certainly read.
     child: Vec<Value>,
+    read: usize,
     /// What the host was told.
     host: Vec<Value>,
     alive: Option<Generation>,
@@ -42,7 +44,7 @@ impl Stage {
     fn new(settings: Settings) -> Self {
         let session = Session::new(settings, None, false, 1);
         let (child, host) = (Vec::new(), Vec::new());
-        let mut stage = Self { session, now: Moment::ZERO, child, host, alive: None, torn_down: None };
+        let mut stage = Self { session, now: Moment::ZERO, child, read: 0, host, alive: None, torn_down: None };
         stage.session.begin(stage.now);
         stage.perform();
         stage
@@ -59,13 +61,15 @@ impl Stage {
                         self.alive = Some(generation);
                         self.torn_down = None;
                         self.child.clear();
+                        self.read = 0;
                         self.session.child_started(generation, self.now);
                     }
                     Effect::TearDown(generation, why) => {
                         assert_eq!(self.alive, Some(generation));
                         self.torn_down = Some(why);
+                        self.session.child_is_torn_down(generation, why, b"", self.now);
                     }
-                    Effect::Demand => {}
+                    Effect::Demand | Effect::Told => {}
                 }
             }
         }
@@ -91,6 +95,15 @@ impl Stage {
         }
         self.perform();
         verdict
+    }
+
+    /// It dies, and has not read the last so many lines, which are returned.
+    fn dies_before_it_reads(&mut self, count: usize) -> Vec<Value> {
+        let unread = self.child.split_off(self.child.len() - count.min(self.child.len() - self.read));
+        let lines: String = unread.iter().map(|line| format!("{line}\n")).collect();
+        self.session.child_has_not_read(lines.as_bytes(), self.now);
+        self.dies();
+        unread
     }
 
     fn dies(&mut self) {
@@ -200,7 +213,7 @@ fn what_comes_back_is_said_to_the_next_child_after_its_handshake_and_before_what
     assert_eq!(*stage.session.state(), State::Asleep);
     assert_eq!(stage.session.effects(), []);
     stage.session.take_back(CALL.as_bytes(), stage.now);
-    stage.session.is_settled(stage.now);
+    stage.session.is_settled(None, stage.now);
     stage.perform();
     assert_eq!(stage.alive, Some(Generation(generation.0 + 1)), "it is needed");
     stage.host_says(r#"{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"b"}}"#);
@@ -222,7 +235,7 @@ fn what_was_said_on_the_hosts_behalf_is_not_said_again_when_it_comes_back() {
         // Another child, which rests before or after it has answered the handshake.
         let generation = stage.alive.take().expect("alive");
         stage.session.child_rested(generation, None, stage.now);
-        stage.session.is_settled(stage.now);
+        stage.session.is_settled(None, stage.now);
         stage.session.wake(stage.now);
         stage.perform();
         if answers {
@@ -235,7 +248,7 @@ fn what_was_said_on_the_hosts_behalf_is_not_said_again_when_it_comes_back() {
         for line in said.iter().skip(usize::from(answers)) {
             stage.session.take_back(line.as_bytes(), stage.now);
         }
-        stage.session.is_settled(stage.now);
+        stage.session.is_settled(None, stage.now);
         assert!(!stage.session.is_waited_for(), "{said:?}");
         stage.session.wake(stage.now);
         stage.perform();
@@ -253,7 +266,7 @@ fn what_neither_came_back_nor_was_answered_is_an_error_and_whoever_waits_in_vain
     stage.host_says(CALL);
     let generation = stage.alive.take().expect("alive");
     stage.session.child_rested(generation, None, stage.now);
-    stage.session.is_settled(stage.now);
+    stage.session.is_settled(None, stage.now);
     stage.perform();
     let last = stage.host.last().expect("an answer");
     assert!(last["id"] == 7 && last["error"]["code"] == GONE, "{last}");
@@ -295,7 +308,7 @@ fn what_is_said_to_a_child_that_is_to_end_before_it_was_there_waits_for_the_next
     assert_eq!(session.effects(), [Effect::Start(Generation(2))], "nobody is told that anything was lost");
     session.child_started(Generation(2), now);
     let told = [line.as_slice(), b"\n"].concat();
-    assert_eq!(session.effects(), [Effect::ToChild(told)]);
+    assert_eq!(session.effects(), [Effect::Told, Effect::ToChild(told)]);
 }
 
 #[test]
@@ -495,7 +508,7 @@ fn a_cancel_takes_back_what_still_waits() {
 
 #[test]
 fn a_plain_protocol_has_what_the_user_named_told_again() {
-    let replay = vec!["session.open".to_owned(), "hello".to_owned()];
+    let replay = ["session.open", "hello"].map(|method| method.parse().expect("a method")).to_vec();
     let mut stage = Stage::new(Settings { protocol: Protocol::JsonRpc, replay, ..settings() });
     stage.host_says(r#"{"jsonrpc":"2.0","method":"hello"}"#);
     for session in ["a", "b"] {
@@ -544,4 +557,54 @@ fn what_is_no_message_is_for_the_log_and_an_answer_that_is_not_text_is_an_error(
     assert!(matches!(stage.session.child_says(broken, stage.now), Verdict::Log(_)));
     stage.perform();
     assert_eq!((stage.host.len(), &stage.host[before]["error"]["code"]), (before + 1, &Value::from(-32603)));
+}
+
+#[test]
+fn what_the_dead_child_has_not_read_is_told_to_the_next_one_in_its_order() {
+    let mut stage = Stage::new(settings());
+    stage.handshake(TOOLS);
+    let call = |id: i64| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call"}}"#);
+    let cancel =
+        |id: i64| format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#);
+    (10..15).for_each(|id| stage.host_says(&call(id)));
+    stage.host_says(&cancel(12));
+    // An id twice: the first is answered with an error, and the second is made.
+    stage.host_says(&call(10));
+    stage.host_says(r#"{"jsonrpc":"2.0","id":20,"method":"ping"}"#);
+    stage.host_says(
+        r#"[{"jsonrpc":"2.0","id":30,"method":"x"},{"jsonrpc":"2.0","id":31,"method":"y"},{"jsonrpc":"2.0","method":"z"}]"#,
+    );
+    stage.host_says(&cancel(30));
+    let unread = stage.dies_before_it_reads(9);
+    assert_eq!(unread[0]["id"], 11);
+    let errors: Vec<_> = stage.host.iter().filter(|line| line["error"].is_object()).map(|line| &line["id"]).collect();
+    assert_eq!(errors, [10]);
+    // What is cancelled only now is not told either.
+    stage.host_says(&cancel(13));
+    stage.passes(Duration::from_secs(60));
+    stage.answer(0, r#"{"capabilities":{"tools":{}}}"#);
+    let told: Vec<_> = stage.child.iter().skip(2).map(|line| line["id"].as_i64().unwrap_or(-1)).collect();
+    assert_eq!(told[..5], [11, 14, 10, 20, -1], "{:?}", stage.child);
+    let batch: Vec<_> = stage.child[6].as_array().expect("a batch").iter().map(|line| &line["method"]).collect();
+    assert_eq!(batch, ["y", "z"]);
+}
+
+#[test]
+fn a_ping_in_flight_keeps_no_child_awake_and_is_answered_when_it_falls_asleep() {
+    let mut stage = Stage::new(settings());
+    stage.handshake(TOOLS);
+    stage.passes(Duration::from_secs(9));
+    stage.host_says(r#"{"jsonrpc":"2.0","id":5,"method":"ping"}"#);
+    assert_eq!(stage.told().last(), Some(&"ping"), "it is asked while it is there");
+    stage.passes(Duration::from_secs(1));
+    assert_eq!(stage.torn_down, Some(Why::Hibernate));
+    let answers =
+        |stage: &Stage, id: i64| stage.host.iter().filter(|line| line["id"] == id).cloned().collect::<Vec<_>>();
+    assert_eq!(answers(&stage, 5), [json!({ "jsonrpc": "2.0", "id": 5, "result": {} })]);
+    // It answers all the same, and another one comes.
+    stage.answer(5, "{}");
+    stage.host_says(r#"{"jsonrpc":"2.0","id":6,"method":"ping"}"#);
+    assert_eq!((answers(&stage, 5).len(), answers(&stage, 6).len()), (1, 1));
+    stage.dies();
+    assert_eq!(*stage.session.state(), State::Asleep);
 }

@@ -9,13 +9,11 @@ use nostray_registry::Process;
 use nostray_sys::Pidfd;
 use nostray_sys::identity::Identity;
 use nostray_sys::signal::Arrived;
-use nostray_sys::stream::Sink;
 
 use super::gauge::Gauge;
 use super::news::{Inbox, News};
 use super::talk::Talk;
 use crate::machine::{Generation, Why};
-use crate::outbox::Outbox;
 
 /// The child that there is now.
 #[derive(Debug)]
@@ -94,7 +92,7 @@ impl Child {
             generation,
             penned,
             inbox,
-            talk: Talk::new(streams.stdin, streams.stdout, Outbox::new(Sink::OwnPipe), max_line),
+            talk: Talk::with_child(streams.stdin, streams.stdout, max_line),
             stderr: Some(streams.stderr),
             ending: Ending::No,
             guard: None,
@@ -174,6 +172,9 @@ impl Child {
 
     /// Passes a signal of the host's on. The second one that is to end it ends all patience, as the pen's front would see to.
     pub(super) fn pass(&mut self, arrived: Arrived, is_the_end: bool) {
+        if self.penned.wakes_us(arrived) {
+            return;
+        }
         self.asked += u32::from(is_the_end);
         if self.front_ended && is_the_end && self.asked > 1 {
             self.ask(Ask::StopNow);

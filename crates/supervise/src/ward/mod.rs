@@ -205,7 +205,7 @@ impl Ward {
                 }
                 Yielded::Stopped(by) => {
                     child.suspended = None;
-                    Yard::stop_with_terminal(by);
+                    child.penned.stop_with_it(by);
                     child.penned.go_on();
                 }
                 Yielded::Nothing => {
@@ -305,6 +305,12 @@ impl Ward {
         child.end_on();
     }
 
+    /// Takes from the child the lines that it has not read, and never will.
+    #[must_use]
+    pub fn take_unread(&mut self) -> Vec<u8> {
+        self.child.as_mut().map(|child| child.talk.take_unread()).unwrap_or_default()
+    }
+
     /// Its input ends, now.
     pub fn end_of_input(&mut self) {
         if let Some(child) = &mut self.child {
@@ -326,6 +332,9 @@ impl Ward {
     pub fn ask(&mut self, ask: Ask) {
         if let Some(tenancy) = &mut self.tenancy {
             tenancy.ends_because(&ask);
+            if ask == Ask::HandOver {
+                tenancy.hands_over();
+            }
         }
         let Some(child) = &mut self.child else { return };
         if ask == Ask::HandOver && child.ending == Ending::No {

@@ -5,9 +5,10 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nostray_rpc::Lines;
-use nostray_sys::stream::{self, widen};
+use nostray_sys::stream::{self, Sink, widen};
 
 use crate::outbox::{Outbox, WIDE};
+use crate::said::Said;
 
 /// One conversation.
 #[derive(Debug)]
@@ -15,6 +16,10 @@ pub struct Talk {
     /// Where what we say goes, until that is closed.
     ear: Option<OwnedFd>,
     to: Outbox,
+    /// What was said to a child.
+    said: Option<Said>,
+    /// What was taken back when its input ended.
+    unread: Vec<u8>,
     /// Where what is said to us comes from, until it ends.
     mouth: Option<OwnedFd>,
     /// Taken out while it is read.
@@ -27,13 +32,21 @@ impl Talk {
     /// With whoever reads the one and writes the other.
     #[must_use]
     pub fn new(ear: OwnedFd, mouth: OwnedFd, to: Outbox, max_line: usize) -> Self {
-        Self { ear: Some(ear), to, mouth: Some(mouth), from: Some(Lines::new(max_line)), is_wide: false }
+        let from = Some(Lines::new(max_line));
+        Self { ear: Some(ear), to, said: None, unread: Vec::new(), mouth: Some(mouth), from, is_wide: false }
     }
 
-    /// What waits to be taken by the other side.
+    /// The same with a child that has a pipe for its input: see [`Talk::take_unread`].
+    #[must_use]
+    pub fn with_child(stdin: OwnedFd, stdout: OwnedFd, max_line: usize) -> Self {
+        let to = Outbox::new(Sink::OwnPipe);
+        Self { said: Some(Said::default()), ..Self::new(stdin, stdout, to, max_line) }
+    }
+
+    /// What waits to be taken by the other side, or to be taken back.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.to.len()
+        self.to.len() + self.unread.len()
     }
 
     /// Where to wait until the other side takes more; nothing if nothing waits.
@@ -55,38 +68,89 @@ impl Talk {
 
     /// Says something.
     pub fn say(&mut self, bytes: &[u8]) {
-        let Some(ear) = &self.ear else { return };
-        if self.to.pass(ear.as_fd(), bytes).is_err() {
-            self.to.discard(); // it listens no more; its end will be told
+        self.remember(&[bytes]);
+        let said = self.ear.as_ref().is_some_and(|ear| self.to.pass(ear.as_fd(), bytes).is_ok());
+        if !said {
+            self.is_not_heard(&[bytes]);
         }
     }
 
     /// Passes on what was found. `is_last` if nothing else is to be done with what was found there.
     pub fn say_found(&mut self, lines: &mut Lines, found: Range<usize>, is_last: bool) {
-        let Some(ear) = &self.ear else { return };
-        if self.to.pass_found(ear.as_fd(), lines, found, is_last).is_err() {
-            self.to.discard();
-        }
+        self.say_around(b"", lines, found, b"", is_last);
     }
 
     /// Passes on what was found, between something else. Nothing else is to be done with what was found there.
     pub fn say_between(&mut self, before: &[u8], lines: &mut Lines, found: Range<usize>, after: &[u8]) {
-        let Some(ear) = &self.ear else { return };
-        if self.to.pass_between(ear.as_fd(), before, lines, found, after, true).is_err() {
-            self.to.discard();
+        self.say_around(before, lines, found, after, true);
+    }
+
+    fn say_around(&mut self, before: &[u8], lines: &mut Lines, found: Range<usize>, after: &[u8], is_last: bool) {
+        self.remember(&[before, lines.bytes(found.clone()), after]);
+        let said = self.ear.as_ref().is_some_and(|ear| {
+            self.to.pass_between(ear.as_fd(), before, lines, found.clone(), after, is_last).is_ok()
+        });
+        if !said {
+            self.is_not_heard(&[before, lines.bytes(found), after]);
         }
     }
 
     /// Says what waits, as far as that is possible.
     pub fn say_on(&mut self) {
-        let Some(ear) = &self.ear else { return };
-        if self.to.flush(ear.as_fd()).is_err() {
-            self.to.discard();
+        let said = self.ear.as_ref().is_none_or(|ear| self.to.flush(ear.as_fd()).is_ok());
+        if !said {
+            self.is_not_heard(&[]);
         }
     }
 
-    /// Nothing more is said to the other side.
+    /// Remembers where lines end that a child may not read.
+    fn remember(&mut self, pieces: &[&[u8]]) {
+        let Some(said) = &mut self.said else { return };
+        pieces.iter().for_each(|piece| said.add(piece));
+        if said.is_long()
+            && let Some(in_pipe) = self.ear.as_ref().and_then(|ear| stream::unread(ear.as_fd()))
+        {
+            said.is_read(in_pipe + self.to.len() as u64 + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>());
+        }
+    }
+
+    /// The other side listens no more, and its end will be told. What was just said to a child, and what it has not read, is kept.
+    fn is_not_heard(&mut self, just_said: &[&[u8]]) {
+        if self.said.is_some() {
+            self.stop_saying(true);
+            just_said.iter().for_each(|piece| self.unread.extend_from_slice(piece));
+        }
+        self.to.discard();
+    }
+
+    /// Closes a child's input. `at_once` if what it has not read is taken from it.
+    fn stop_saying(&mut self, at_once: bool) {
+        if let Some(ear) = self.ear.take() {
+            if at_once {
+                self.unread = stream::take_back(ear.as_fd());
+            }
+            self.to.take_back(&mut self.unread);
+        }
+    }
+
+    /// Takes from a child, which is about to end or has ended, the lines that it has not read. No process of its tree has read anything
+    /// of them, and none will.
+    #[must_use]
+    pub fn take_unread(&mut self) -> Vec<u8> {
+        let Some(said) = &self.said else { return Vec::new() };
+        let mut unread = std::mem::take(&mut self.unread);
+        if let Some(ear) = &self.ear {
+            unread = stream::take_back(ear.as_fd());
+            self.to.take_back(&mut unread);
+        }
+        said.whole_lines(unread)
+    }
+
+    /// Nothing more is said to the other side. From a child that cannot answer any more, what it has not read is taken back.
     pub fn fall_silent(&mut self) {
+        if self.said.is_some() {
+            self.stop_saying(self.mouth.is_none());
+        }
         self.ear = None;
         self.to.discard();
     }

@@ -9,6 +9,7 @@ mod reverse;
 mod shared;
 mod streams;
 mod turns;
+mod voices;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +24,16 @@ const B: Seat = Seat(2);
 const C: Seat = Seat(3);
 
 pub(super) fn routing() -> Routing {
-    Routing { protocol: Protocol::Mcp, reverse: ReverseTo::Certain, route_by: None, window: 1024 }
+    Routing { protocol: Protocol::Mcp, reverse: ReverseTo::Certain, route_by: Vec::new(), window: 1024 }
+}
+
+/// Ids that a test can foretell.
+fn counted() -> WireIds {
+    let mut last = 0;
+    Box::new(move || {
+        last += 1;
+        last
+    })
 }
 
 /// A router, a child that does what the test says, and sessions A and B.
@@ -41,7 +51,7 @@ struct Stage {
 impl Stage {
     fn new(routing: Routing) -> Self {
         let mut stage = Self {
-            router: Router::new(routing),
+            router: Router::new(routing, counted()),
             now: Moment::ZERO,
             child: Vec::new(),
             heard: BTreeMap::new(),

@@ -118,14 +118,14 @@ fn what_is_no_message_is_answered_here_and_the_child_does_not_see_it() {
 }
 
 #[test]
-fn a_long_line_that_turns_out_to_be_broken_while_it_waits_is_answered() {
+fn a_long_line_that_is_broken_inside_is_answered_at_once() {
     let mut stage = Stage::new(Routing { window: 1, ..routing() });
     stage.shake_hands(&[A]);
     let ours = stage.calls(A, "1", "tools/call");
     stage.says(A, &call("2", "tools/call", &format!(r#"{{"x":"{}"]]}}"#, "x".repeat(2000))));
-    stage.child_answers(&ours, json!({}));
     let heard = stage.hears(A);
-    assert_eq!((&heard[1]["id"], &heard[1]["error"]["code"]), (&json!(2), &json!(-32700)));
+    assert_eq!((&heard[0]["id"], &heard[0]["error"]["code"]), (&json!(2), &json!(-32700)));
+    stage.child_answers(&ours, json!({}));
     assert!(stage.child().is_empty() && !stage.router.is_busy(stage.now));
 }
 

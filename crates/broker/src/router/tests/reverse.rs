@@ -158,7 +158,6 @@ fn the_newest_is_asked_if_that_is_wanted_and_the_next_one_if_he_leaves() {
     let mut stage = Stage::new(Routing { reverse: ReverseTo::Newest, ..routing() });
     stage.join(C);
     stage.shake_hands(&[A, B]);
-    stage.calls(A, "1", "tools/call");
     asks(&mut stage, "5", "sampling/createMessage");
     let asked = stage.hears(B);
     assert_eq!(asked.len(), 1, "C has not said anything yet");
@@ -189,4 +188,22 @@ fn an_answer_that_is_too_long_or_no_text_is_an_error_for_the_child() {
     stage.router.session_says(B, b"{\"jsonrpc\":\"2.0\",\"id\":6,\"result\":\"\xFF\"}", stage.now);
     stage.perform();
     assert_eq!(refused(&mut stage), Some(-32603));
+}
+
+#[test]
+fn after_a_death_the_first_session_that_is_back_is_not_alone() {
+    let mut stage = Stage::shared();
+    stage.router.child_gone();
+    stage.router.rejoin(A);
+    stage.shake_hands(&[A]);
+    asks(&mut stage, "0", "sampling/createMessage");
+    assert_eq!(refused(&mut stage), Some(-32603));
+    assert!(stage.hears(A).is_empty());
+    // Servers ask for it because of the handshake itself.
+    asks(&mut stage, "1", "roots/list");
+    assert_eq!(stage.hears(A).len(), 1);
+    // MCP ties what a server asks to a call.
+    stage.calls(A, "1", "tools/call");
+    asks(&mut stage, "2", "sampling/createMessage");
+    assert_eq!(stage.hears(A).len(), 1);
 }

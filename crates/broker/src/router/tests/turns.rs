@@ -97,7 +97,7 @@ fn notifications_keep_their_order_but_answers_and_progress_do_not_wait() {
     let mut stage = with_window(1);
     say_calls(&mut stage, A, 0..2);
     let there = arrived(&mut stage);
-    stage.child_says(&call("5", "sampling/createMessage", "{}"));
+    stage.child_says(&call("5", "sampling/createMessage", r#"{"_meta":{"progressToken":1}}"#));
     stage.says(A, &notify("notifications/roots/list_changed", "{}"));
     assert!(stage.child().is_empty());
     stage.says(A, &notify("notifications/progress", r#"{"progressToken":1}"#));

@@ -38,6 +38,10 @@ impl World {
         if let Some(host) = self.hosts.get_mut(&seat) {
             host.heard = true;
             self.router.rejoin(Seat(seat));
+            if self.luck.once_in(2) {
+                host.is_told = true;
+                self.router.told(Seat(seat));
+            }
         }
     }
 

@@ -68,7 +68,6 @@ impl Driver {
         live.say(&line);
         if live.answers > FAR_TOO_MUCH {
             // Nobody can wait for it: it may be waiting for us to read what it says.
-            live.out.clear();
             live.silent_at = Some(Instant::now());
             let number = live.number;
             self.drive(Event::Died(number, Cause("it asks and does not read the answers".to_owned())));

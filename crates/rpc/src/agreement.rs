@@ -1,0 +1,442 @@
+//! Whether every reader of a line understands the same message.
+//!
+//! Between sessions that share a child, a line is passed on as the bytes it came in only if no reader can disagree with ours about
+//! it. Readers differ in four ways. Of two members with one name, some take the first and some the last. Some take `ID` or
+//! `"\u0069d"` for `id`, or end a name at a NUL. Some end a line at CR, U+0085, U+2028 or U+2029. Some read a stream of values and
+//! not of lines, and never recover from one that is broken. So the whole line is checked against the grammar of RFC 8259, and the
+//! names that decide where a message goes must stand there once, in plain letters.
+
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+
+use crate::envelope::{Envelope, Kind, Message, NotAMessage, read};
+use crate::glance::{Glimpse, glance};
+use crate::id::Id;
+use crate::reply::{error, error_to, errors};
+use crate::scan::{NotAString, strict_string};
+use crate::text::unescape;
+
+/// Deeper than any message that is meant, and less deep than where readers give up (serde_json at 128, jiter at 200).
+const MOST_DEPTH: usize = 120;
+/// Only objects that lie less deep than this can hold a name that decides.
+const SHALLOW: usize = 16;
+
+/// What U+2028 and U+2029 begin with.
+static SEPARATOR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\xE2\x80"));
+static NEXT_LINE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\u{85}"));
+
+/// The names that decide where a message goes, by the objects in which they stand.
+#[derive(Debug, Clone)]
+pub struct Agreement {
+    /// The first one is the message itself.
+    objects: Vec<Object>,
+    /// NaN and the infinities, which are no JSON, but which Python writes and reads.
+    allows_nan: bool,
+}
+
+/// The deciding names of one object.
+#[derive(Debug, Clone, Default)]
+struct Object {
+    names: Vec<Name>,
+}
+
+#[derive(Debug, Clone)]
+struct Name {
+    name: Box<str>,
+    folded: Box<str>,
+    /// What stands in its value, if that is an object: an index into [`Agreement::objects`].
+    object: usize,
+}
+
+/// How a line can be passed on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Agreed {
+    /// As it came.
+    AsItCame,
+    /// Like this: the same JSON without the characters at which some readers end a line.
+    Rewritten(Vec<u8>),
+}
+
+/// Why a line cannot be passed on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Disagreement {
+    /// It breaks the grammar.
+    #[error("it is not JSON: {0}")]
+    NotJson(&'static str),
+    /// A name that decides stands twice.
+    #[error("its member {0:?} stands twice")]
+    Twice(Box<str>),
+    /// Some readers take a name for one that decides.
+    #[error("some readers take its member {found:?} for {name:?}")]
+    LookAlike {
+        /// As it stands there, without its quotes.
+        found: Box<str>,
+        /// The name that decides.
+        name: Box<str>,
+    },
+    /// It is nested too deep.
+    #[error("it is nested deeper than {MOST_DEPTH} levels")]
+    TooDeep,
+}
+
+/// What becomes of a line that is not passed on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is answered with this line: each of its requests once, under the id that [`read`] finds.
+    Answer(Vec<u8>),
+    /// It was the answer to this id, and is lost.
+    LostAnswer(Id),
+    /// It was no message.
+    NoMessage(NotAMessage),
+}
+
+impl Disagreement {
+    /// The code of a JSON-RPC error that says so.
+    #[must_use]
+    pub fn code(&self) -> i64 {
+        match self {
+            Self::NotJson(_) => -32700,
+            Self::Twice(_) | Self::LookAlike { .. } | Self::TooDeep => -32600,
+        }
+    }
+
+    /// What to say to the sender of the line.
+    #[must_use]
+    pub fn refuse(&self, line: &[u8]) -> Refusal {
+        let message = format!("this message was not passed on: {self}");
+        let requests: Vec<Id> = match read(line) {
+            Ok(Message::One(Envelope { kind: Kind::Response { id: Some(id), .. }, .. })) => {
+                return Refusal::LostAnswer(id.id());
+            }
+            Ok(Message::Batch(envelopes)) => {
+                let ids: Vec<_> = envelopes.iter().filter_map(Envelope::request_id).collect();
+                if !ids.is_empty() {
+                    return Refusal::Answer(errors(&ids, self.code(), &message, None));
+                }
+                ids
+            }
+            Ok(Message::One(envelope)) => envelope.request_id().into_iter().collect(),
+            // It is broken somewhere inside, but a glance takes it for a request by how it begins or ends.
+            Err(not) => match glance(line) {
+                Some(Glimpse::Request { id, .. }) => vec![id],
+                _ => return Refusal::NoMessage(not),
+            },
+        };
+        Refusal::Answer(match requests.first() {
+            Some(id) => error(id, self.code(), &message, None),
+            None => error_to(b"null", self.code(), &message),
+        })
+    }
+}
+
+impl Agreement {
+    /// About the members that these paths lead to, from the message down.
+    ///
+    /// # Panics
+    /// If a path is longer than fourteen names.
+    #[must_use]
+    pub fn new<'a>(paths: impl IntoIterator<Item = &'a [&'a str]>) -> Self {
+        let mut agreement = Self { objects: vec![Object::default()], allows_nan: false };
+        for path in paths {
+            assert!(path.len() < SHALLOW - 1, "no member of a message is so deep");
+            let mut object = 0;
+            for name in path {
+                let known = agreement.objects[object].names.iter().find(|known| *known.name == **name);
+                object = match known {
+                    Some(known) => known.object,
+                    None => {
+                        let new = agreement.objects.len();
+                        agreement.objects.push(Object::default());
+                        let name = Name { name: (*name).into(), folded: fold(name).into(), object: new };
+                        agreement.objects[object].names.push(name);
+                        new
+                    }
+                };
+            }
+        }
+        agreement
+    }
+
+    /// The same, with NaN and the infinities taken for numbers.
+    #[must_use]
+    pub fn with_nan(self) -> Self {
+        Self { allows_nan: true, ..self }
+    }
+
+    /// Checks a line, given without its ending: one message, or a list of them.
+    pub fn check(&self, line: &[u8]) -> Result<Agreed, Disagreement> {
+        let has_separators = !line.is_ascii() && {
+            std::str::from_utf8(line).map_err(|_| Disagreement::NotJson("it is not UTF-8"))?;
+            has_separators(line)
+        };
+        let mut check = Check { agreement: self, line, at: 0, stack: Stack::default(), has_return: false };
+        check.document()?;
+        if has_separators || check.has_return {
+            return Ok(Agreed::Rewritten(without_line_ends(line)));
+        }
+        Ok(Agreed::AsItCame)
+    }
+}
+
+fn has_separators(line: &[u8]) -> bool {
+    let separates = |at: usize| matches!(line.get(at + 2), Some(0xA8 | 0xA9));
+    SEPARATOR.find_iter(line).any(separates) || NEXT_LINE.find(line).is_some()
+}
+
+/// Outside of strings a CR is whitespace, and inside there is none; the others can only be inside.
+fn without_line_ends(line: &[u8]) -> Vec<u8> {
+    let mut new = Vec::with_capacity(line.len() + 16);
+    let mut rest = line;
+    while let Some(at) = rest.iter().position(|byte| matches!(byte, b'\r' | 0xC2 | 0xE2)) {
+        new.extend_from_slice(&rest[..at]);
+        let (instead, length): (&[u8], usize) = match &rest[at..] {
+            [b'\r', ..] => (b" ", 1),
+            [0xC2, 0x85, ..] => (b"\\u0085", 2),
+            [0xE2, 0x80, 0xA8, ..] => (b"\\u2028", 3),
+            [0xE2, 0x80, 0xA9, ..] => (b"\\u2029", 3),
+            other => (&other[..1], 1),
+        };
+        new.extend_from_slice(instead);
+        rest = &rest[at + length..];
+    }
+    new.extend_from_slice(rest);
+    new
+}
+
+/// What a name becomes for the readers that take most for the same: they ignore case, in more alphabets than one, and end at a NUL.
+fn fold(name: &str) -> String {
+    let before_nul = name.split('\0').next().unwrap_or_default();
+    before_nul.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
+}
+
+/// Goes through one line.
+struct Check<'a> {
+    agreement: &'a Agreement,
+    line: &'a [u8],
+    at: usize,
+    stack: Stack,
+    has_return: bool,
+}
+
+/// The objects and lists that are open.
+struct Stack {
+    depth: usize,
+    /// One bit a level: whether it is an object.
+    is_object: [u64; MOST_DEPTH.div_ceil(64)],
+    /// The deciding names of the outermost ones, and which of them have been seen.
+    names: [Option<(usize, u64)>; SHALLOW],
+}
+
+impl Default for Stack {
+    fn default() -> Self {
+        Self { depth: 0, is_object: [0; MOST_DEPTH.div_ceil(64)], names: [None; SHALLOW] }
+    }
+}
+
+impl Stack {
+    fn push(&mut self, is_object: bool, names: Option<usize>) -> Result<(), Disagreement> {
+        if self.depth == MOST_DEPTH {
+            return Err(Disagreement::TooDeep);
+        }
+        let bit = 1 << (self.depth % 64);
+        let word = &mut self.is_object[self.depth / 64];
+        *word = if is_object { *word | bit } else { *word & !bit };
+        if let Some(slot) = self.names.get_mut(self.depth) {
+            *slot = names.map(|object| (object, 0));
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    fn top_is_object(&self) -> bool {
+        let at = self.depth - 1;
+        self.is_object[at / 64] >> (at % 64) & 1 == 1
+    }
+
+    /// The deciding names of the innermost object.
+    fn names(&mut self) -> Option<&mut (usize, u64)> {
+        self.names.get_mut(self.depth - 1)?.as_mut()
+    }
+}
+
+type Checked<T = ()> = Result<T, Disagreement>;
+
+impl Check<'_> {
+    fn document(&mut self) -> Checked {
+        self.space();
+        // A list is a batch, and each of its messages is one.
+        let is_batch = self.peek() == Some(b'[');
+        let mut object = Some(0);
+        loop {
+            // A value begins here.
+            match self.peek() {
+                Some(b'{') => {
+                    self.at += 1;
+                    self.stack.push(true, object)?;
+                    self.space();
+                    if self.peek() == Some(b'}') {
+                        self.at += 1;
+                        self.stack.depth -= 1;
+                    } else {
+                        object = self.key()?;
+                        continue;
+                    }
+                }
+                Some(b'[') => {
+                    self.at += 1;
+                    self.stack.push(false, None)?;
+                    self.space();
+                    if self.peek() == Some(b']') {
+                        self.at += 1;
+                        self.stack.depth -= 1;
+                    } else {
+                        object = (is_batch && self.stack.depth == 1).then_some(0);
+                        continue;
+                    }
+                }
+                Some(b'"') => {
+                    self.string()?;
+                }
+                Some(_) => self.bare()?,
+                None => return Err(Disagreement::NotJson("it ends too early")),
+            }
+            // A value has ended here.
+            loop {
+                self.space();
+                if self.stack.depth == 0 {
+                    let is_all = self.at == self.line.len();
+                    return if is_all { Ok(()) } else { Err(Disagreement::NotJson("something comes after it")) };
+                }
+                let is_object = self.stack.top_is_object();
+                match (self.peek(), is_object) {
+                    (Some(b','), _) => {
+                        self.at += 1;
+                        self.space();
+                        object = match is_object {
+                            true => self.key()?,
+                            false => (is_batch && self.stack.depth == 1).then_some(0),
+                        };
+                        break;
+                    }
+                    (Some(b'}'), true) | (Some(b']'), false) => {
+                        self.at += 1;
+                        self.stack.depth -= 1;
+                    }
+                    (None, _) => return Err(Disagreement::NotJson("it ends too early")),
+                    _ => return Err(Disagreement::NotJson("a comma or a bracket is missing")),
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn peek(&self) -> Option<u8> {
+        self.line.get(self.at).copied()
+    }
+
+    #[inline]
+    fn space(&mut self) {
+        while let Some(byte @ (b' ' | b'\t' | b'\r' | b'\n')) = self.peek() {
+            self.has_return |= matches!(byte, b'\r' | b'\n');
+            self.at += 1;
+        }
+    }
+
+    /// A name and its colon. Says which names decide in its value.
+    fn key(&mut self) -> Checked<Option<usize>> {
+        if self.peek() != Some(b'"') {
+            return Err(Disagreement::NotJson("a member has no name"));
+        }
+        let start = self.at;
+        let is_plain = self.string()?;
+        let key = &self.line[start..self.at];
+        self.space();
+        if self.peek() != Some(b':') {
+            return Err(Disagreement::NotJson("a member has no value"));
+        }
+        self.at += 1;
+        self.space();
+        match self.stack.names() {
+            None => Ok(None),
+            Some((object, seen)) => decides(&self.agreement.objects[*object].names, key, is_plain, seen),
+        }
+    }
+
+    /// A string. Says whether it has no escapes.
+    #[inline]
+    fn string(&mut self) -> Checked<bool> {
+        let string = strict_string(self.line, self.at + 1).map_err(|why| {
+            Disagreement::NotJson(match why {
+                NotAString::NoEnd => "a string has no end",
+                NotAString::ControlCharacter => "a string has a control character",
+                NotAString::UnknownEscape => "a string has an unknown escape",
+            })
+        })?;
+        self.at = string.end;
+        Ok(!string.has_escapes)
+    }
+
+    /// A number, or a word.
+    fn bare(&mut self) -> Checked {
+        let rest = &self.line[self.at..];
+        let words: &[&[u8]] = match self.agreement.allows_nan {
+            true => &[b"true", b"false", b"null", b"NaN", b"Infinity", b"-Infinity"],
+            false => &[b"true", b"false", b"null"],
+        };
+        let length = match words.iter().find(|word| rest.starts_with(word)) {
+            Some(word) => word.len(),
+            None => number_length(rest).ok_or(Disagreement::NotJson("a value is none"))?,
+        };
+        self.at += length;
+        Ok(())
+    }
+}
+
+/// Looks at one name, given with its quotes, where some decide. Says which decide in its value.
+fn decides(names: &[Name], key: &[u8], is_plain: bool, seen: &mut u64) -> Checked<Option<usize>> {
+    let inside = &key[1..key.len() - 1];
+    if let Some(index) = names.iter().position(|name| name.name.as_bytes() == inside) {
+        if *seen >> index & 1 == 1 {
+            return Err(Disagreement::Twice(names[index].name.clone()));
+        }
+        *seen |= 1 << index;
+        return Ok(Some(names[index].object));
+    }
+    let is_simple = is_plain && inside.is_ascii();
+    if is_simple && names.iter().all(|name| !name.name.as_bytes().eq_ignore_ascii_case(inside)) {
+        return Ok(None);
+    }
+    let text = unescape(key).ok_or(Disagreement::NotJson("a name has half a surrogate pair"))?;
+    let folded = fold(&text);
+    match names.iter().find(|name| *name.folded == *folded) {
+        Some(name) => {
+            Err(Disagreement::LookAlike { found: String::from_utf8_lossy(inside).into(), name: name.name.clone() })
+        }
+        None => Ok(None),
+    }
+}
+
+/// How long the number is with which this begins.
+fn number_length(text: &[u8]) -> Option<usize> {
+    let digits = |from: usize| text[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let mut at = usize::from(text.first() == Some(&b'-'));
+    at += match (text.get(at)?, digits(at)) {
+        (_, 0) => return None,
+        (b'0', _) => 1,
+        (_, count) => count,
+    };
+    if text.get(at) == Some(&b'.') {
+        let count = digits(at + 1);
+        at += (count > 0).then_some(1 + count)?;
+    }
+    if let Some(b'e' | b'E') = text.get(at) {
+        let sign = usize::from(matches!(text.get(at + 1), Some(b'+' | b'-')));
+        let count = digits(at + 1 + sign);
+        at += (count > 0).then_some(1 + sign + count)?;
+    }
+    Some(at)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! What passes, what is written anew, and what is refused.
+
+use super::*;
+
+fn agreement() -> Agreement {
+    let paths: [&[&str]; 6] = [
+        &["jsonrpc"],
+        &["id"],
+        &["method"],
+        &["params", "requestId"],
+        &["params", "_meta", "progressToken"],
+        &["error", "code"],
+    ];
+    Agreement::new(paths)
+}
+
+#[track_caller]
+fn passes(line: &str) {
+    assert_eq!(agreement().check(line.as_bytes()), Ok(Agreed::AsItCame), "{line}");
+    assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{line}");
+}
+
+#[test]
+fn ordinary_messages_pass_as_they_came() {
+    for line in [
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"id":1,"ID":2,"id":3}}}"#,
+        r#"{"jsonrpc":"2.0","id":"a","method":"x","params":{"_meta":{"progressToken":1},"x":{"_meta":1,"_meta":2}}}"#,
+        "{\"method\": \"x\",\t\"id\" : -0.5e+10 , \"params\": [1, [], {}, true, false, null, \"\\ud83d\\ude00\\n\\\"/\"]}",
+        r#"[{"id":1},{"id":1},{"params":{"requestId":1}}]"#,
+        r#"{"größe":1,"gr\u00f6\u00dfe":2,"ids":3,"ParamsX":{}}"#,
+        "{}",
+        "[]",
+        "0",
+        r#""\u2028 as an escape, and a tab outside""#,
+        r#"{"params":{"Id":1,"method":2,"progressToken":3}}"#,
+        "\"\u{a0}\u{2027}\u{202a}\u{84}\u{86}漢字\u{7f}\"",
+    ] {
+        passes(line);
+    }
+    let deep = format!("{}{}", "[".repeat(MOST_DEPTH), "]".repeat(MOST_DEPTH));
+    assert_eq!(agreement().check(deep.as_bytes()), Ok(Agreed::AsItCame));
+}
+
+#[test]
+fn a_name_that_decides_stands_once_and_in_plain_letters() {
+    let twice = |name: &str| Disagreement::Twice(name.into());
+    for (line, expected) in [
+        (r#"{"id":1,"id":2}"#, twice("id")),
+        (r#"{"id":1,"params":{},"id":1}"#, twice("id")),
+        (r#"[{"id":1},{"id":1,"id":2}]"#, twice("id")),
+        (r#"{"params":{"requestId":1,"requestId":2}}"#, twice("requestId")),
+        (r#"{"params":{"_meta":{"progressToken":1}},"params":{}}"#, twice("params")),
+        (r#"{"params":{"_meta":{"progressToken":1,"progressToken":2}}}"#, twice("progressToken")),
+    ] {
+        assert_eq!(agreement().check(line.as_bytes()), Err(expected), "{line}");
+    }
+    for (line, expected) in [
+        (r#"{"\u0069d":2}"#, "id"),
+        (r#"{"id":1,"ID":2}"#, "id"),
+        (r#"{"Method":"x"}"#, "method"),
+        (r#"{"id\u0000x":2}"#, "id"),
+        (r#"{"param\u017f":{}}"#, "params"),
+        ("{\"paramſ\":{}}", "params"),
+        ("{\"ıd\":{}}", "id"),
+        ("{\"params\":{\"_meta\":{\"progressTo\u{212a}en\":1}}}", "progressToken"),
+        (r#"{"params":{"_Meta":{}}}"#, "_meta"),
+        (r#"{"error":{"Code":{}}}"#, "code"),
+    ] {
+        match agreement().check(line.as_bytes()) {
+            Err(Disagreement::LookAlike { name, .. }) => assert_eq!(&*name, expected, "{line}"),
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_ends_a_line_for_some_readers_is_written_anew() {
+    for (line, expected) in [
+        ("{\"a\":1,\r\"id\":2}", "{\"a\":1, \"id\":2}"),
+        ("\r{}\r", " {} "),
+        ("[\"\u{2028}x\u{2029}\u{85}\"]", r#"["\u2028x\u2029\u0085"]"#),
+        ("{\"\u{2028}\":\"\u{a0}é—\"}", "{\"\\u2028\":\"\u{a0}é—\"}"),
+    ] {
+        let rewritten = Agreed::Rewritten(expected.into());
+        assert_eq!(agreement().check(line.as_bytes()), Ok(rewritten), "{line:?}");
+        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+        assert_eq!(value(line), value(expected));
+    }
+}
+
+#[test]
+fn what_is_not_json_for_every_reader_does_not_pass() {
+    for line in [
+        "",
+        " ",
+        "{",
+        "[",
+        "\"",
+        "\"\\\"",
+        "{\"a\"",
+        "{\"a\":",
+        "{\"a\":1",
+        "{\"a\":1,",
+        "{\"a\":1,}",
+        "[1,]",
+        "[1 2]",
+        "{1:2}",
+        "{,}",
+        "[}",
+        "{]",
+        "[{]}",
+        "{}{}",
+        "{} x",
+        "01",
+        "-",
+        "1.",
+        ".5",
+        "1e",
+        "1e+",
+        "+1",
+        "0x1",
+        "1.e5",
+        "NaN",
+        "-Infinity",
+        "nul",
+        "tru",
+        "truex",
+        "'a'",
+        "\"\\x\"",
+        "\"\\u12\"",
+        "\"\\u12g4\"",
+        "\"a\tb\"",
+        "\"a\rb\"",
+        "\"a\u{0}b\"",
+        "\u{feff}{}",
+        "{}\u{a0}",
+        "/**/{}",
+        "{\"a\":1}//",
+        "\u{2028}",
+        "\u{85}{}",
+        "\u{b}1",
+        "1\u{c}",
+    ] {
+        let verdict = agreement().check(line.as_bytes());
+        assert!(matches!(verdict, Err(Disagreement::NotJson(_))), "{line:?}: {verdict:?}");
+        assert!(serde_json::from_str::<serde_json::Value>(line).is_err(), "{line:?}");
+    }
+    assert!(agreement().check(b"\"\xFF\"").is_err());
+    let deep = format!("{}{}", "[".repeat(MOST_DEPTH + 1), "]".repeat(MOST_DEPTH + 1));
+    assert_eq!(agreement().check(deep.as_bytes()), Err(Disagreement::TooDeep));
+}
+
+#[test]
+fn python_s_numbers_pass_where_they_are_allowed() {
+    for line in ["NaN", "[Infinity,-Infinity, NaN]"] {
+        assert!(agreement().check(line.as_bytes()).is_err());
+        assert_eq!(agreement().with_nan().check(line.as_bytes()), Ok(Agreed::AsItCame));
+    }
+    assert!(agreement().with_nan().check(b"NaNs").is_err());
+}
