@@ -45,7 +45,12 @@ fn lost(options: &[&str], daemon: &str) -> Option<Lost> {
     let mut process = command.spawn().expect("start");
     let mut number = String::new();
     BufReader::new(process.stdout.take().expect("piped")).read_line(&mut number).expect("a number");
-    let daemon = Found::by_pid(pid(number.trim().parse().expect("a number"))).expect("is there");
+    let daemon = pid(number.trim().parse().expect("a number"));
+    // Before it has become the sleep, it still bears the marks that it is about to take off.
+    wait_until("the daemon is a sleep", || {
+        std::fs::read_to_string(format!("/proc/{daemon}/comm")).is_ok_and(|name| name.trim() == "sleep")
+    });
+    let daemon = Found::by_pid(daemon).expect("is there");
     let own = own_processes(&scene);
     common::wait_until_on_record(&scene, &own.guard);
     let shown = text(&nostray_in(&scene, &["ps", "--json"]));
@@ -172,6 +177,8 @@ front=$!
 exec 9> in
 until [ -s daemon ] && "$nostray" ps --json | grep -q "\"state\": \"ready\""; do kill -0 $front; sleep 0.01; done
 daemon=$(cat daemon)
+# Before it has become the sleep, it still bears the marks that it is about to take off.
+until [ "$(cat /proc/$daemon/comm)" = sleep ]; do sleep 0.01; done
 "$nostray" ps --json > before
 number() { grep -A1 "\"$1\": {" before | grep pid | tr -dc 0-9; }
 spare=$(number spare); guard=$(number guard); child=$(number child)
