@@ -2,9 +2,11 @@
 
 #![allow(clippy::print_stdout, reason = "printing is what these programs are for")]
 
+mod bridges;
 mod claims;
 mod exits;
 mod hosts;
+mod memory_hosts;
 mod servers;
 mod status;
 mod storms;
@@ -86,6 +88,10 @@ fn play(manner: &str, args: Args) -> Result<ExitCode, Failure> {
         "called" => streams::called(args),
         "long-line" => streams::long_line(args),
         "server" => servers::server(args),
+        // As `node bridge.cjs`, when this program is called `node`.
+        "bridge.cjs" => bridges::bridge(args),
+        "--version" => bridges::version(),
+        "memory-host" => memory_hosts::memory_host(args),
         "status" => status::print(),
         other => Err(format!("no manner '{other}'").into()),
     }

@@ -21,7 +21,11 @@ pub(crate) struct ManagedArgs {
     ///
     /// A new child gets the host's handshake, log level and subscriptions before anything else, and the host is told if its
     /// tools, prompts or resources are others than before. Calls that were in flight are answered with an error that says how
-    /// the child died; no call is ever made twice. Calls that come meanwhile wait for the new child.
+    /// the child died; no call is ever made twice. Calls that come meanwhile wait for the new child. --backoff and --max-failures
+    /// imply it, and so does `nostray share` for MCP servers.
+    ///
+    /// With --protocol jsonrpc, ask who recovers. A host that reconnects and retries when its child is gone does better without: it
+    /// never learns of a crash that is mended here, and what the child had in memory is lost all the same.
     #[arg(long)]
     pub(crate) respawn: bool,
 

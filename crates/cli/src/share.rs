@@ -23,7 +23,8 @@ const FIRST_WORD: Duration = Duration::from_millis(500);
 /// Each call is one session over its own stdin and stdout, and behaves as if it had the command to itself. All sessions with the
 /// same key use one child: by default the same command, arguments, directory and environment, without the variables that only name a
 /// session, a terminal, a window or a login. `nostray ps` and `nostray log` say why two are not shared. The child is kept by a
-/// background process of yours that starts with the first session and leaves after the last one. A child that crashes is started again.
+/// background process of yours that starts with the first session and leaves after the last one. An MCP server that crashes is started
+/// again. A bridge (--protocol jsonrpc) that crashes ends its sessions, so that each host reconnects and retries; see --respawn.
 ///
 /// A session ends with its stdin, with this process, or with its host, whichever comes first. When nobody holds the child any more,
 /// it is kept for --linger and then ended with its whole tree, as `nostray run` would.
@@ -63,7 +64,7 @@ pub(crate) struct ShareArgs {
     #[arg(long)]
     pub(crate) require_share: bool,
 
-    /// When the child ends by itself, or with the process that keeps it, so do its sessions
+    /// When the child ends by itself, or with the process that keeps it, so do its sessions [default with --protocol jsonrpc]
     #[arg(long, conflicts_with_all = ["respawn", "backoff", "max_failures"])]
     pub(crate) no_respawn: bool,
 
@@ -157,16 +158,19 @@ Examples:
   nostray share --hibernate 10m --max-memory 500M -- uvx some-server
       It sleeps when nobody calls, and is started anew when it has grown too large.
 
-  nostray share --protocol jsonrpc --route-by params.sessionId --replay session.open=session.close@params.sessionId -- memory-bridge
-      A bridge that is no MCP server, with sessions of its own: a new one is told which are open.
+  nostray share --protocol jsonrpc --route-by params.sessionId -- memory-bridge
+      A bridge that is no MCP server, with sessions of its own. If it crashes, the hosts reconnect.
+
+  nostray share --protocol jsonrpc --respawn --replay session.open=session.close@params.sessionId -- memory-bridge
+      The same for hosts that do not reconnect: the next bridge is told which sessions are open.
 
   nostray ps; nostray restart memory; nostray broker status
       Who holds what; start one anew; how the background process is.
 
 Exit codes:
-  0 when the session's input has ended; 128+n if signal n ended it; the child's own if it ended for good (--no-respawn, or
-  `nostray stop`); 127 or 126 if its program cannot be executed; 125 if nostray itself failed, --require-share could not be met, or
-  the process that kept the child was killed (--no-respawn).";
+  0 when the session's input has ended; 128+n if signal n ended it; the child's own if it ended for good (--no-respawn,
+  --protocol jsonrpc without --respawn, or `nostray stop`); 127 or 126 if its program cannot be executed; 125 if nostray itself failed, --require-share could not be met, or
+  the process that kept the child was killed and the session ends with its child.";
 
 pub(crate) fn run(args: ShareArgs) -> ExitCode {
     if args.managed.warm {
@@ -202,7 +206,10 @@ pub(crate) fn run(args: ShareArgs) -> ExitCode {
         return end_with(nostray_pen::run(&spec, PenId::new(), Box::new(RecordKeeper::new(passport))));
     }
     let mut options = args.managed.options(spec, passport);
-    options.settings.policy.respawn = !args.no_respawn;
+    // A bridge keeps what its sessions do in memory. If another one took its place, no host would see the end of the first, and no
+    // host would begin again what was lost with it.
+    let host_recovers = options.settings.protocol == nostray_supervise::Protocol::JsonRpc;
+    options.settings.policy.respawn = !args.no_respawn && (!host_recovers || options.settings.policy.respawn);
     let policy = &options.settings.policy;
     let wish = Wish {
         eof_grace: milliseconds(options.keeping.spec.graces.eof()),

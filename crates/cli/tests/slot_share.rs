@@ -76,6 +76,30 @@ fn sessions_that_share_a_slot_have_one_child_and_it_holds_the_slot_until_it_has_
     ring.expect_over();
 }
 
+/// A host that gives up sooner than the holder starts, and tries again after more than the linger, finds the start that it began.
+#[test]
+fn a_holder_that_is_starting_is_kept_for_the_next_session_of_an_impatient_host() {
+    in_parallel(vec![&[][..], &["--hibernate", "300ms"]], |options| {
+        let ring = Ring::new();
+        let options = [&SHARE[..], &["--term-grace", "100ms", "--eof-grace", "100ms"], options].concat();
+        let server = ["--start-delay", "14000"];
+        let mut impatient = ring.run(&options, &server);
+        impatient.ask("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
+        wait_until("it is asked", || ring.stage.lives().len() == 1 && ring.state() == "starting");
+        assert_eq!(impatient.line_within(Duration::from_secs(1)), None);
+        drop(impatient);
+        // Time is the subject: longer than the linger, and shorter than the start.
+        std::thread::sleep(LINGER + Duration::from_secs(1));
+        let mut served = ring.run(&options, &server);
+        served.initialize();
+        assert_eq!(ring.stage.lives().len(), 1, "{options:?}: {:#?}", ring.stage.lives());
+        ring.expect_one_at_a_time();
+        assert_eq!(end(served), 0);
+        release(&ring);
+        ring.expect_over();
+    });
+}
+
 #[test]
 fn one_who_replaces_a_shared_holder_gets_the_slot_and_its_sessions_end() {
     in_parallel(vec![&[][..], &MANAGED], |options| {

@@ -80,6 +80,17 @@ impl Machine {
         self.last
     }
 
+    /// Whether the child's end is the end of everything, by its user's wish: it is ending, and is not started again.
+    #[must_use]
+    pub fn ends_for_good(&self) -> bool {
+        let is_ending = match &self.state {
+            State::Falling { .. } | State::Ended => true,
+            State::Stopping { why, .. } => matches!(why, Why::Stop | Why::StartTimeout | Why::BadStart),
+            _ => false,
+        };
+        is_ending && !self.policy.respawn
+    }
+
     /// [`Event::Busy`] or [`Event::Quiet`], where nothing would follow from it; with every message, so it should cost nothing.
     /// False if something may: then the event is to be taken in.
     #[must_use]

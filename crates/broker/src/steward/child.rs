@@ -179,12 +179,13 @@ impl Steward {
         self.is_up = false;
         // A child that is put to sleep or replaced has done nothing wrong; the fronts answer what needs no work.
         let is_rest = matches!(self.machine.state(), State::Stopping { .. });
+        let for_good = self.machine.ends_for_good();
         let (cause, stderr) = self.obituary(cause);
         for sitting in self.sittings.all_mut().filter(|sitting| sitting.hearing == Hearing::Heard) {
             let seat = sitting.seat;
             let orderly = self.router.has_nothing_of(seat) || is_rest && self.router.has_only_light_of(seat);
             sitting.hearing = Hearing::Back;
-            sitting.tell(&ToFront::Down { cause: cause.clone(), stderr: stderr.clone(), orderly });
+            sitting.tell(&ToFront::Down { cause: cause.clone(), stderr: stderr.clone(), orderly, for_good });
         }
         self.router.child_gone();
     }

@@ -74,7 +74,7 @@ impl Steward {
 
     fn seat(&mut self, connection: OwnedFd, session: Option<String>, labels: Labels, linger: Duration) {
         let is_ending = matches!(self.machine.state(), State::Ended | State::Stopping { why: Why::Stop, .. });
-        if self.is_leaving || is_ending {
+        if self.is_leaving || is_ending || self.machine.ends_for_good() {
             return; // it looks for the next one
         }
         if self.sittings.len() >= MOST {

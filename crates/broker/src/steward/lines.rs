@@ -291,7 +291,7 @@ fn gather(sitting: &mut Sitting, line: &[u8]) {
 
 /// This child is not for that session: what it says from now on goes back, until it knows.
 fn send_elsewhere<'a>(sitting: &mut Sitting, variant: String, why: String, lines: impl Iterator<Item = &'a [u8]>) {
-    sitting.tell(&ToFront::Down { cause: why.clone(), stderr: Vec::new(), orderly: true });
+    sitting.tell(&ToFront::Down { cause: why.clone(), stderr: Vec::new(), orderly: true, for_good: false });
     sitting.hearing = Hearing::Elsewhere { variant, why };
     lines.filter(|line| !line.is_empty()).for_each(|line| sitting.give_back(line));
 }

@@ -153,9 +153,11 @@ impl Front<'_> {
     fn end_with_child(&mut self, why: String, code: u8) {
         let (generation, now) = (self.session.generation(), self.now());
         write_to_stderr_at_once(&format!(
-            "nostray: the shared child is gone and not started again (--no-respawn): {why}\n"
+            "nostray: the shared child is gone and is not started again for this session, since --respawn was not given or \
+             --no-respawn was: {why}\n"
         ));
         self.ward.code = code;
+        self.session.ends_with_child();
         self.session.child_is_over(generation, Cause(why), now);
         self.session.stop(now);
         self.perform();
@@ -193,7 +195,10 @@ impl Front<'_> {
                 self.session.wake(now);
                 self.session.child_started(generation, now);
             }
-            ToFront::Down { cause, stderr, orderly } => {
+            ToFront::Down { cause, stderr, orderly, for_good } => {
+                if for_good {
+                    self.session.ends_with_child();
+                }
                 (link.is_up, link.is_settling) = (false, true);
                 link.lost = (!orderly).then_some((Cause(cause), stderr));
                 let unread = std::mem::take(&mut link.unread);
@@ -246,6 +251,9 @@ impl Front<'_> {
             ToFront::Over { code, why } => {
                 let (was_settling, lost) = (link.is_settling, link.lost.take());
                 link.part();
+                if !self.own_policy.respawn {
+                    self.session.ends_with_child();
+                }
                 self.ward.code = code;
                 if let Some(why) = why {
                     write_to_stderr_at_once(&format!("nostray: the shared child is not started again: {why}\n"));

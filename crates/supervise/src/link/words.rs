@@ -175,6 +175,8 @@ pub enum ToFront {
         stderr: Vec<String>,
         /// It was put to rest, and nothing that was asked of it is lost. In any case, what it has not got comes back.
         orderly: bool,
+        /// No other one follows, and the session ends.
+        for_good: bool,
     },
     /// The next line is one of this session's that no child has read. Before [`ToFront::Down`], it had been given
     /// to the child.

@@ -121,6 +121,8 @@ pub struct Session {
     /// The host has ended its input, and what waits has until then.
     closing: Option<Moment>,
     released: bool,
+    /// Calls that are left get no answer: the session closes, and the host recovers.
+    leaves_calls_open: bool,
     tail: Tail,
     effects: Vec<Effect>,
     /// Random numbers for pauses: a linear generator is enough to keep thirty children apart.
@@ -154,6 +156,7 @@ impl Session {
             parted: None,
             closing: None,
             released: false,
+            leaves_calls_open: false,
             tail: Tail::default(),
             effects: Vec::new(),
             luck: seed | 1,
@@ -338,6 +341,13 @@ impl Session {
         self.drive(Event::Hopeless(generation, cause), now);
     }
 
+    /// The session ends with its child. A client of MCP gets an error for each call. A host that speaks its own protocol was written for a
+    /// child of its own: it reconnects and retries when the child's output closes, and takes an error for the answer. So its calls stay
+    /// open.
+    pub fn ends_with_child(&mut self) {
+        self.leaves_calls_open = self.protocol == Protocol::JsonRpc;
+    }
+
     /// The child that others keep never comes back. Also if it was not there just now: what was to come back will not, and what waits
     /// for the next one waits in vain.
     pub fn child_is_over(&mut self, generation: Generation, cause: Cause, now: Moment) {
@@ -455,6 +465,9 @@ impl Session {
     }
 
     fn perform(&mut self, action: Action, now: Moment) {
+        if self.machine.ends_for_good() {
+            self.ends_with_child();
+        }
         match action {
             Action::Start(generation) => {
                 self.tail.clear();
@@ -498,6 +511,7 @@ impl Session {
         let data = json!({ "nostray": { "cause": cause.0, "stderr": self.tail.lines() } });
         let line = match ids {
             [] => return,
+            _ if self.leaves_calls_open => return,
             ids if batch => errors(ids, GONE, &message, Some(&data)),
             ids => ids.iter().flat_map(|id| error(id, GONE, &message, Some(&data))).collect(),
         };
