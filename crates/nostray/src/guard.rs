@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use nostray_pen::{Graces, Isolation, OWN_FAILURE, PenId, Spec, Witness};
+use nostray_pen::{FRONT_NAME, Graces, Isolation, OWN_FAILURE, PenId, Spec, Witness};
 use nostray_registry::{Labels, Passport, Place, RecordKeeper, masked};
 use nostray_slot::{MAX_HANDOVERS, Wish};
 use nostray_sys::descriptors::write_to_stderr_at_once;
@@ -129,6 +129,9 @@ fn keep(charge: Charge, command: Vec<OsString>) -> Result<u8, String> {
     let time = Duration::from_millis;
     Place::are_given(charge.records.as_deref(), charge.lasting.as_deref());
     let id: PenId = charge.id.parse()?;
+    // A host that ends processes by a pattern in their command line is to hit the child, and not those who guard it.
+    nostray_sys::process::set_name(FRONT_NAME);
+    nostray_sys::process::set_title(format_args!("{FRONT_NAME} {id}"));
     let spec = Spec {
         graces: Graces::new(time(charge.eof_grace), time(charge.term_grace)),
         isolation: if charge.isolate { Isolation::Pid } else { Isolation::None },

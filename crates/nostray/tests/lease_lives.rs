@@ -109,7 +109,7 @@ fn the_cause_is_told_also_when_those_who_know_it_come_late() {
             expect_settled(); // so that its output ends with it
             let keepers = keepers();
             // From the outside: each would continue the one inside of it.
-            for name in ["nostray", "nostray-spare", "nostray-guard"] {
+            for name in ["nostray-front", "nostray-spare", "nostray-guard"] {
                 let keeper = keepers.iter().find(|found| found.stat.name == name).expect("is there");
                 keeper.send(Signal::STOP);
                 comes("it is stopped", || Stat::of(keeper.stat.pid).is_some_and(|stat| stat.is_stopped())).await;

@@ -303,7 +303,7 @@ fn of_two_pens_with_one_slot_the_second_waits_fails_or_replaces() {
 fn when_its_keepers_are_killed_the_tree_is_ended_and_wait_returns_after_that() {
     apart(|| {
         for kind in KINDS {
-            let names = ["nostray", "nostray-spare", "nostray-guard"];
+            let names = ["nostray-front", "nostray-spare", "nostray-guard"];
             for hit in [&names[..1], &names[1..2], &names[2..], &names[..2], &names[1..], &names[..]] {
                 let mut pen = kind.ready(&child(&["tree", "stubborn", "daemon"]).build().expect("right"));
                 pen.child(); // its guard has put on record who is who

@@ -30,7 +30,7 @@ use crate::{Isolation, OWN_FAILURE, Spec, hint};
 pub(crate) const NAME: &str = "nostray-guard";
 const SPARE_NAME: &str = "nostray-spare";
 /// What the front of a pen is called that another process of ours has opened.
-pub(crate) const FRONT_NAME: &str = "nostray-front";
+pub const FRONT_NAME: &str = "nostray-front";
 
 /// Whether somebody who keeps a pen is called so.
 pub(crate) fn is_keeper(name: &str) -> bool {

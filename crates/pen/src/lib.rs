@@ -37,6 +37,7 @@ use std::time::Duration;
 use nostray_sys::descriptors::Room;
 
 pub use graces::Graces;
+pub use guard::FRONT_NAME;
 pub use mark::{MARK, PenId, bears_limit, is_certainly_of_no_such_pen, is_marked};
 pub use rate::Rate;
 pub use ready::{Pattern, Port, Ready};

@@ -56,12 +56,12 @@ pub unsafe fn run(program: fn() -> u8, count: i32, arguments: *const *mut u8) ->
 }
 
 /// From now on `ps` shows `title` for this process, as far as there is room, in place of the command line. **For a process with one
-/// thread that was forked by a program of [`crate::program!`]**, or for such a program that has read its arguments: they are gone.
+/// thread that has read its arguments and never reads them again**: they are gone.
 ///
 /// The kernel shows the memory in which it has put the arguments. If the last byte of that is not zero, it takes the first string in it
 /// for a title. So two pages at most are written, however long the command line is.
 pub fn set_title(title: fmt::Arguments<'_>) {
-    let (first, length) = (ARGUMENTS.load(Ordering::Relaxed), LENGTH.load(Ordering::Relaxed));
+    let Some((first, length)) = arguments() else { return };
     let Some(room) = length.checked_sub(2) else { return };
     // SAFETY: the kernel puts the arguments one behind the other into memory of this process that can be written to. There is one
     // thread, and it reads them no more.
@@ -72,6 +72,20 @@ pub fn set_title(title: fmt::Arguments<'_>) {
     let written = room - rest.len();
     area[written] = 0;
     area[length - 1] = 1;
+}
+
+/// Where the arguments are, and how many bytes. A program that was not declared with [`crate::program!`] asks the kernel.
+fn arguments() -> Option<(*mut u8, usize)> {
+    let (first, length) = (ARGUMENTS.load(Ordering::Relaxed), LENGTH.load(Ordering::Relaxed));
+    if !first.is_null() {
+        return Some((first, length));
+    }
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The name of the program may have spaces and parentheses. Behind it, the third field follows; `arg_start` is the 48th.
+    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().skip(48 - 3);
+    let mut address = || fields.next()?.parse::<usize>().ok().filter(|address| *address > 0);
+    let (first, end) = (address()?, address()?);
+    Some((std::ptr::with_exposed_provenance_mut(first), end.checked_sub(first)?))
 }
 
 /// Whether the host started this process with `fd` (0, 1 or 2) closed.

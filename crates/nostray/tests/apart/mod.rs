@@ -122,7 +122,9 @@ pub fn trees() -> Vec<Found> {
 pub fn keepers() -> Vec<Found> {
     let is_one = |found: &Found| {
         let name = found.stat.name.as_str();
-        found.command.contains("--nostray-guard") || ["nostray-spare", "nostray-guard"].contains(&name)
+        // Before a front has read what it is charged with, it has the name of the host's program.
+        found.command.contains("--nostray-guard")
+            || ["nostray-front", "nostray-spare", "nostray-guard"].contains(&name)
     };
     badchild::company().into_iter().filter(is_one).collect()
 }
