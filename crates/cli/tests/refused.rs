@@ -23,7 +23,7 @@ fn a_process_of_another_user_is_named_and_not_waited_for() {
         let mut command = scene.command(&nostray());
         command.args(["run", "--eof-grace", "100ms", "--term-grace", "100ms", "--"]);
         if inside.is_empty() {
-            command.arg(&setuid).arg("become-root");
+            command.arg(&setuid).args(["become-root", "--token", "hunter2"]);
         } else {
             command.args(&inside);
         }
@@ -48,6 +48,7 @@ fn a_process_of_another_user_is_named_and_not_waited_for() {
         );
         let said = std::fs::read_to_string(&words).expect("read");
         assert!(said.contains("may not be signalled") && said.contains("become-root"), "said: {said}");
+        assert!(!said.contains("hunter2"), "said: {said}");
         let left = scene.everybody();
         assert_eq!(left.len(), 1, "only the one that may not be signalled is left: {left:#?}");
         for found in left {

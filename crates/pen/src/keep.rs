@@ -5,8 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use nostray_sys::poll::{self, Until};
-use nostray_sys::proc::{Stat, describe, user_of};
+use nostray_sys::proc::{Stat, user_of};
 use nostray_sys::process::{Ended, News, Pid, Reaped, raise_priority, reap};
+use nostray_sys::secrets::describe;
 use nostray_sys::signal::{Arrived, Signal, is_ignored, send_to_own_child};
 
 use crate::guard::{Pen, Settling};

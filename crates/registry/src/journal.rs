@@ -10,8 +10,8 @@ use nostray_pen::Reason;
 use nostray_sys::signal::Arrived;
 use serde::{Deserialize, Serialize};
 
-use crate::secrets::{describe, masked_text};
 use crate::{Place, files};
+use nostray_sys::secrets::{describe, masked_text};
 
 /// When the journal is put aside for a new one.
 const FULL: u64 = 1 << 20;

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use nostray_sys::text::escaped;
 
 use crate::journal::now;
-use crate::secrets::masked_text;
 use crate::{Place, files};
+use nostray_sys::secrets::masked_text;
 
 /// When the file is put aside for a new one.
 const FULL: u64 = 256 << 10;

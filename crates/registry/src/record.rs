@@ -11,8 +11,8 @@ use nostray_sys::proc::StartTime;
 use nostray_sys::process::Pid;
 use serde::{Deserialize, Serialize};
 
-use crate::secrets::masked_text;
 use crate::{Place, files};
+use nostray_sys::secrets::masked_text;
 
 /// The format of the file. Raised when an older reader would misunderstand it.
 pub(crate) const VERSION: u32 = 1;

@@ -11,9 +11,9 @@ use crate::journal::Story;
 use crate::output::Output;
 use crate::predecessors::Predecessors;
 use crate::record::{self, Process, Record, Shared, State};
-use crate::secrets::masked_text;
 use crate::sweep;
 use crate::witness::{About, Open, Passport, ancestors_of, remove};
+use nostray_sys::secrets::masked_text;
 
 /// Keeps such a record.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use crate::Place;
 use crate::journal::{Cause, Journal, Story};
 use crate::predecessors::keepers;
 use crate::record::{self, Process, Record};
-use crate::secrets::describe;
+use nostray_sys::secrets::describe;
 
 /// What happened to it, in half a sentence.
 pub const WAS_STOPPED: &str = "was stopped (SIGSTOP or a debugger)";

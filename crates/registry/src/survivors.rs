@@ -16,7 +16,7 @@ use nostray_sys::proc::{self, Stat};
 use nostray_sys::process::{Pid, getpid};
 
 use crate::record::{Process, Record};
-use crate::secrets::describe;
+use nostray_sys::secrets::describe;
 
 /// Why a process is a survivor.
 #[derive(Debug, Clone, PartialEq, Eq)]

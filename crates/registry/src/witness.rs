@@ -11,9 +11,9 @@ use nostray_sys::process::{Pid, getpid};
 
 use crate::journal::{Cause, Journal, Story, now};
 use crate::record::{self, Labels, Process, Record, State, VERSION};
-use crate::secrets::{describe, masked, masked_text};
 use crate::sweep;
 use crate::{Error, Place};
+use nostray_sys::secrets::{describe, masked, masked_text};
 
 /// Why a child is on record as stopping that has said so itself.
 pub const SAYS_STOPPING: &str = "the child says that it is stopping";

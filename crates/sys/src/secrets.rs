@@ -4,8 +4,8 @@
 
 use std::ffi::OsStr;
 
-use nostray_sys::proc::{self, Stat};
-use nostray_sys::process::Pid;
+use crate::proc::{self, Stat};
+use crate::process::Pid;
 
 /// What stands in the place of a secret.
 const MASK: &str = "***";
