@@ -18,6 +18,7 @@ pub(crate) const NOT_OPEN: i64 = 1001;
 /// `session.open`, `session.close`, `turn.start {sessionId, text}` and `turn.end {sessionId, episodeId}`. At the end of a turn the
 /// bridge asks the host for a summary (`host.llm.complete`), and appends `{session, text, summary}` to the store as one line of JSON.
 /// `crash.at.end`: the next `turn.end` kills the bridge while the call is in flight.
+/// Each process appends its number to FILE.lives, as a line.
 /// `--daemon`: the viewer. It serves no session, holds the lock of FILE.viewer, and ends by a signal alone.
 pub(crate) fn bridge(mut args: Args) -> Result<ExitCode, Failure> {
     let store = args.option("--store");
@@ -26,7 +27,11 @@ pub(crate) fn bridge(mut args: Args) -> Result<ExitCode, Failure> {
     }
     let delay = args.option("--start-delay").map_or(Ok(0), |text| text.parse())?;
     std::thread::sleep(Duration::from_millis(delay));
-    let store = store.map(|path| std::fs::File::options().create(true).append(true).open(path)).transpose()?;
+    let append = |path: &str| std::fs::File::options().create(true).append(true).open(path);
+    if let Some(path) = &store {
+        append(&format!("{path}.lives"))?.write_all(format!("{}\n", std::process::id()).as_bytes())?;
+    }
+    let store = store.as_deref().map(append).transpose()?;
     let mut bridge = Bridge { store, turns: HashMap::new(), asked: HashMap::new(), count: 0, crashes: false };
     println!("[bridge] listening, pid {}", std::process::id());
     for line in std::io::stdin().lock().lines() {

@@ -49,6 +49,17 @@ impl Memory {
         all.filter(|found| found.stat.name == "node" && !found.command.contains("--daemon")).collect()
     }
 
+    /// How many processes of the bridge there have been.
+    pub fn lives(&self) -> usize {
+        std::fs::read_to_string(self.many.stage.file("store.lives")).unwrap_or_default().lines().count()
+    }
+
+    /// Processes of the viewer.
+    pub fn viewers(&self) -> Vec<Found> {
+        let all = self.scene().those_with("--daemon").into_iter();
+        all.filter(|found| found.stat.name == "node").collect()
+    }
+
     /// Kills every process of the bridge, and waits until they are gone.
     pub fn kill_bridges(&self) {
         let bridges = self.bridges();
