@@ -118,6 +118,8 @@ fn in_words(story: &Story) -> String {
         }
         Story::Ready { child: Some(child) } => format!("ready: child {child}"),
         Story::Ready { child: None } => "ready".to_owned(),
+        Story::Forked { child: Some(child) } => format!("forked into the background: the child is {child} now"),
+        Story::Forked { child: None } => "forked into the background".to_owned(),
         Story::Stopping(cause) => format!("stopping: {cause}"),
         Story::Exited { how, .. } => format!("the child {how}"),
         Story::Killed { processes } => format!("{processes} did not end when asked, and are killed"),

@@ -52,6 +52,7 @@ fn events() -> Vec<(&'static str, Event)> {
         ("released", Event::Released),
         ("demanded", Event::Demanded),
         ("answered", Event::Answered(LIVE)),
+        ("runs", Event::Runs(LIVE)),
         ("busy", Event::Busy),
         ("quiet", Event::Quiet),
         ("died", Event::Died(LIVE, cause("died"))),
@@ -77,6 +78,7 @@ fn of_another_generation() -> Vec<Event> {
     let old = Generation(6);
     vec![
         Event::Answered(old),
+        Event::Runs(old),
         Event::Died(old, cause("old")),
         Event::Emptied(old, cause("old")),
         Event::Hopeless(old, cause("old")),
@@ -110,23 +112,23 @@ fn word(state: &State) -> &'static str {
 
 /// The whole table for a child with one holder and nothing in flight. `.` is: the state stays.
 const TABLE: &str = "
-              taken      released  demanded   answered  busy quiet     died    emptied     hopeless bad-start over     far-over backoff    start    sustained hibernate age      cooled stop  rested  restart
-asleep        starting+1 .         starting+1 .         .    .         .       .           .        .         .        .        .          .        .         .         .        .      ended  .  .
-starting      .          released  .          ready     .    .         falling backing-off ended    bad-start .        recycled .          too-slow .         to-sleep  .        .      stopping  asleep  anew
-ready         .          released  .          .         .    .         falling backing-off ended    .         recycled recycled .          .        .         to-sleep  too-old  .      stopping  asleep  anew
-ready*        .          released  .          .         .    recycled  falling backing-off ended    .         recycled recycled .          .        .         to-sleep  recycled .      stopping  asleep  recycled
-stopping      .          .         .          .         .    .         .       ended       ended    .         .        .        .          .        .         .         .        .      .  ended  .
-released      .          .         .          .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
-to-sleep      .          released  .          .         .    .         .       asleep      ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
-recycled      .          released  .          .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
-too-old       .          released  .          .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
-too-slow      .          released  .          .         .    .         .       backing-off ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
-bad-start     .          released  .          .         .    .         .       backing-off ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
-anew          .          released  .          .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
-falling       .          .         .          .         .    .         .       backing-off ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
-backing-off   .          asleep    .          .         .    .         .       .           .        .         .        .        starting+1 .        .         .         .        .      ended  .  starting+1
-tripped       .          asleep    .          .         .    .         .       .           .        .         .        .        .          .        .         .         .        asleep ended  .  starting+1
-ended         .          .         .          .         .    .         .       .           .        .         .        .        .          .        .         .         .        .      .  .  .
+              taken      released  demanded   answered  runs      busy quiet     died    emptied     hopeless bad-start over     far-over backoff    start    sustained hibernate age      cooled stop  rested  restart
+asleep        starting+1 .         starting+1 .         .         .    .         .       .           .        .         .        .        .          .        .         .         .        .      ended  .  .
+starting      .          released  .          ready     ready     .    .         falling backing-off ended    bad-start .        recycled .          too-slow .         to-sleep  .        .      stopping  asleep  anew
+ready         .          released  .          .         .         .    .         falling backing-off ended    .         recycled recycled .          .        .         to-sleep  too-old  .      stopping  asleep  anew
+ready*        .          released  .          .         .         .    recycled  falling backing-off ended    .         recycled recycled .          .        .         to-sleep  recycled .      stopping  asleep  recycled
+stopping      .          .         .          .         .         .    .         .       ended       ended    .         .        .        .          .        .         .         .        .      .  ended  .
+released      .          .         .          .         .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+to-sleep      .          released  .          .         .         .    .         .       asleep      ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+recycled      .          released  .          .         .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+too-old       .          released  .          .         .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+too-slow      .          released  .          .         .         .    .         .       backing-off ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+bad-start     .          released  .          .         .         .    .         .       backing-off ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+anew          .          released  .          .         .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+falling       .          .         .          .         .         .    .         .       backing-off ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+backing-off   .          asleep    .          .         .         .    .         .       .           .        .         .        .        starting+1 .        .         .         .        .      ended  .  starting+1
+tripped       .          asleep    .          .         .         .    .         .       .           .        .         .        .        .          .        .         .         .        asleep ended  .  starting+1
+ended         .          .         .          .         .         .    .         .       .           .        .         .        .        .          .        .         .         .        .      .  .  .
 ";
 
 #[test]
