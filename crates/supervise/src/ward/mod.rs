@@ -199,9 +199,11 @@ impl Ward {
             match self.yard.reap(&mut child.penned) {
                 Yielded::Front(how) => {
                     child.front_ended = true;
-                    if let Ended::Exited(code) = how {
-                        self.code = code;
-                    }
+                    self.code = match how {
+                        Ended::Exited(code) => code,
+                        // How the child ends is known to no process that could say so with its code.
+                        Ended::Killed(_) => nostray_pen::OWN_FAILURE,
+                    };
                 }
                 Yielded::Stopped(by) => {
                     child.suspended = None;
