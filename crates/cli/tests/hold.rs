@@ -397,7 +397,7 @@ fn without_respawn_the_holders_end_whatever_of_ours_is_killed() {
             // No keeper is left that would end the descendant in a session of its own.
             play.stage.nostray(&["sweep"]);
         }
-        play.stage.expect_no_tree();
+        play.stage.scene.expect_empty();
         // A steward that was killed leaves its record to the next sweep.
         play.stage.nostray(&["sweep"]);
         play.expect_over(1);
