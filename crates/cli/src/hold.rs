@@ -26,7 +26,8 @@ use crate::share::{Reverse, ShareArgs};
 /// oldest of them is the daemon from then on. Any other exit code is a crash, and what a crash leaves is ended. In the foreground, a
 /// crash is always noticed.
 ///
-/// Without --respawn, the holders end with the daemon and its exit code. If there is no way to keep one daemon for all holders (no
+/// Without --respawn, the holders end with the daemon and its exit code. How the daemon is kept is what its first holder says; --linger is
+/// what its last holder says. If there is no way to keep one daemon for all holders (no
 /// broker can be started), nothing is started and the exit code is 125.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]

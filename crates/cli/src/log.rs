@@ -37,7 +37,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<u64>,
 
-    /// What a supervised child has printed on its stdout that is no message, and why it was not passed on
+    /// What a supervised child has printed on its stdout that is no message, and why it was not passed on; all that a held daemon has
+    /// written to stdout and stderr
     #[arg(long, requires = "id", conflicts_with_all = ["follow", "since", "json"])]
     output: bool,
 

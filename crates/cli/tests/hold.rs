@@ -411,6 +411,8 @@ fn a_key_is_for_one_command_and_either_held_or_shared() {
     let (code, errors) = ended(play.hold_any(&[], &["sleep".to_owned(), "1000".to_owned()]));
     assert!(code == 125 && errors.contains("--key d is in use for another command"), "{code}: {errors}");
     assert!(errors.contains("nostray hold -- sleep 1000"), "{errors}");
+    let (code, errors) = ended(play.hold(&["--isolate", "pid"]));
+    assert!(code == 125 && errors.contains("this one is `nostray hold --isolate pid -- "), "{code}: {errors}");
     let daemon = play.script(TALKS);
     let share = |key: &str| {
         let words = ["share", "--key", key, "--linger", "0s", "--"].map(str::to_owned);

@@ -320,6 +320,28 @@ fn the_pause_after_a_child_that_was_ready_does_not_grow() {
     assert_eq!(pauses, [250, 250, 250, 500, 1000, 250, 250]);
 }
 
+/// That it runs is no proof that it works: only a sustained time in *ready* is.
+#[test]
+fn the_pause_after_a_child_that_only_ran_grows_until_it_has_run_for_long_enough() {
+    let mut machine =
+        Machine::new(Policy { max_failures: Rate { times: 100, within: Duration::from_secs(60) }, ..policy() });
+    let now = Moment::ZERO;
+    drop(machine.on(Event::Taken, now, 1.0));
+    let mut pauses = Vec::new();
+    for (number, is_sustained) in (1..).zip([false, false, false, true, false]) {
+        let actions = machine.on(Event::Runs(Generation(number)), now, 1.0);
+        assert!(actions.contains(&Action::Arm(Timer::Sustained, Duration::from_secs(30))), "{actions:?}");
+        if is_sustained {
+            drop(machine.on(Event::Fired(Timer::Sustained), now, 1.0));
+        }
+        let actions = machine.on(Event::Emptied(Generation(number), cause("exited")), now, 1.0);
+        let Some(Action::Arm(Timer::Backoff, pause)) = actions.last() else { panic!("{actions:?}") };
+        pauses.push(pause.as_millis());
+        drop(machine.on(Event::Fired(Timer::Backoff), now, 1.0));
+    }
+    assert_eq!(pauses, [250, 500, 1000, 250, 500]);
+}
+
 #[test]
 fn failures_that_are_far_apart_do_not_trip() {
     let mut machine = Machine::new(policy());
