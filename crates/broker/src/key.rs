@@ -55,7 +55,7 @@ impl Salt {
             hasher.finish()
         };
         let parts = Parts {
-            command: part(&|hasher| attach.command.hash(hasher)),
+            command: part(&|hasher| (&attach.command, attach.wish.daemon.is_some()).hash(hasher)),
             manner: part(&|hasher| manner(attach).hash(hasher)),
             directory: directory(attach).map(|directory| part(&|hasher| directory.hash(hasher))),
             name: attach.key.clone(),
@@ -79,10 +79,10 @@ fn digest(state: &RandomState, attach: &Attach, counted: &[&(Bytes, Bytes)], var
     hasher.finish()
 }
 
-/// Two who understand each other's messages differently cannot share.
+/// Two who understand each other's messages differently cannot share; and a daemon takes no messages.
 fn manner(attach: &Attach) -> impl Hash {
     let wish = &attach.wish;
-    (wish.plain, wish.isolate, wish.reverse_newest, wish.route_by.clone())
+    (wish.plain, wish.isolate, wish.reverse_newest, wish.route_by.clone(), wish.daemon.is_some())
 }
 
 fn directory(attach: &Attach) -> Option<&Bytes> {
@@ -205,6 +205,7 @@ mod tests {
                 reverse_newest: false,
                 route_by: Vec::new(),
                 slot: None,
+                daemon: None,
             },
         }
     }

@@ -30,6 +30,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Run(RunArgs),
     Share(crate::share::ShareArgs),
+    Hold(crate::hold::HoldArgs),
     Ps(crate::ps::Args),
     Stop(crate::stop::Args),
     Restart(crate::restart::Args),
@@ -247,10 +248,11 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, ExitCode> {
         return Ok(Cli { command: Command::Run(args) });
     }
     let is_called = |name: &str| words.get(1).is_some_and(|word| word == name);
-    let is_run = is_called("run") || is_called("share");
+    let is_run = ["run", "share", "hold"].into_iter().any(is_called);
     let command = match () {
         () if is_called("run") => only("run", RunArgs::augment_args),
         () if is_called("share") => only("share", crate::share::ShareArgs::augment_args),
+        () if is_called("hold") => only("hold", crate::hold::HoldArgs::augment_args),
         () => command(),
     };
     let parsed = command.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
@@ -276,6 +278,7 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, ExitCode> {
 fn checked(cli: Cli) -> Result<Cli, clap::Error> {
     let complaint = match &cli.command {
         Command::Run(args) => args.ready.complaint(args.managed.is_wanted()),
+        Command::Hold(args) => args.ready.complaint(false),
         _ => None,
     };
     complaint.map_or(Ok(cli), |why| Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, format!("{why}\n"))))
@@ -332,6 +335,7 @@ mod tests {
         assert_eq!(help("run", only("run", RunArgs::augment_args)), help("run", command()));
         let share = only("share", crate::share::ShareArgs::augment_args);
         assert_eq!(help("share", share), help("share", command()));
+        assert_eq!(help("hold", only("hold", crate::hold::HoldArgs::augment_args)), help("hold", command()));
     }
 
     #[test]

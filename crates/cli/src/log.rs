@@ -37,7 +37,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<u64>,
 
-    /// What a supervised child has printed on its stdout that is no message, and why it was not passed on
+    /// What a supervised child has printed on its stdout that is no message, and why it was not passed on; all that a held daemon has
+    /// written to stdout and stderr
     #[arg(long, requires = "id", conflicts_with_all = ["follow", "since", "json"])]
     output: bool,
 
@@ -118,6 +119,8 @@ fn in_words(story: &Story) -> String {
         }
         Story::Ready { child: Some(child) } => format!("ready: child {child}"),
         Story::Ready { child: None } => "ready".to_owned(),
+        Story::Forked { child: Some(child) } => format!("forked into the background: the child is {child} now"),
+        Story::Forked { child: None } => "forked into the background".to_owned(),
         Story::Stopping(cause) => format!("stopping: {cause}"),
         Story::Exited { how, .. } => format!("the child {how}"),
         Story::Killed { processes } => format!("{processes} did not end when asked, and are killed"),

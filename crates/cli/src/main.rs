@@ -8,6 +8,7 @@ mod completions;
 mod demo;
 mod doctor;
 mod exit;
+mod hold;
 mod log;
 mod man;
 mod managed;
@@ -47,6 +48,7 @@ fn program() -> u8 {
     let code = match args::parse(words) {
         Ok(Cli { command: Command::Run(args) }) => run::run(args),
         Ok(Cli { command: Command::Share(args) }) => share::run(args),
+        Ok(Cli { command: Command::Hold(args) }) => hold::run(args),
         Ok(Cli { command: Command::Broker(args) }) if broker::is_background(&args) => broker::run(args),
         Ok(Cli { command }) => {
             // Whoever prints handles a closed pipe itself; `run` leaves the signal as the host gave it.
@@ -70,6 +72,7 @@ fn for_people(command: Command) -> ExitCode {
     match command {
         Command::Run(args) => run::run(args),
         Command::Share(args) => share::run(args),
+        Command::Hold(args) => hold::run(args),
         Command::Broker(args) => broker::run(args),
         Command::Restart(args) => restart::run(&args),
         Command::Ps(args) => ps::run(&args),

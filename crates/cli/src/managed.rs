@@ -189,7 +189,7 @@ impl ManagedArgs {
 }
 
 /// A size as people write it: 500M, 2G, 1.5GiB, 65536.
-fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     let wrong = || "write it like 500M or 2G".to_owned();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

@@ -21,6 +21,7 @@ pub(crate) fn run(args: RunArgs) -> ExitCode {
         command: args.command,
         graces: Graces::new(args.eof_grace, args.term_grace),
         isolation: args.isolate.map_or(Isolation::None, |_| Isolation::Pid),
+        daemon: false,
         die_with: args.die_with,
         idle_timeout: args.idle_timeout,
         ready: args.ready.definition(),

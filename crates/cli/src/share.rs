@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use nostray_pen::{Graces, Isolation, MARK, OWN_FAILURE, PenId, Spec};
 use nostray_registry::{Passport, RecordKeeper};
-use nostray_supervise::link::{Attach, Bytes, SLOT_KEY, Share, SlotWish, Wish};
+use nostray_supervise::link::{Attach, Bytes, DaemonWish, SLOT_KEY, Share, SlotWish, Wish};
 use nostray_sys::descriptors::{stdin_has_something_to_say, write_to_stderr_at_once};
 
 use crate::args::{Isolate, duration, label};
@@ -117,6 +117,10 @@ pub(crate) struct ShareArgs {
     /// The slot that the child needs: what `nostray run --slot NAME --if-taken share` wants
     #[arg(skip)]
     pub(crate) slot: Option<SlotWish>,
+
+    /// The child is a daemon: what `nostray hold` wants
+    #[arg(skip)]
+    pub(crate) daemon: Option<DaemonWish>,
 }
 
 /// Who is asked when the child asks something.
@@ -201,8 +205,8 @@ pub(crate) fn run(args: ShareArgs) -> ExitCode {
     };
     let session = args.session.or_else(|| nostray_broker::session_named_by_host(|name| std::env::var_os(name)));
     let passport = Passport { session: session.clone(), labels: labels.clone(), slot: None, sweep: true };
-    // A slot is for a child that must be alone, so none is started beside the shared one.
-    if args.slot.is_none() && !stdin_has_something_to_say(FIRST_WORD) {
+    // A slot is for a child that must be alone, so none is started beside the shared one. A daemon is held without a word.
+    if args.slot.is_none() && args.daemon.is_none() && !stdin_has_something_to_say(FIRST_WORD) {
         return end_with(nostray_pen::run(&spec, PenId::new(), Box::new(RecordKeeper::new(passport))));
     }
     let mut options = args.managed.options(spec, passport);
@@ -228,6 +232,7 @@ pub(crate) fn run(args: ShareArgs) -> ExitCode {
         reverse_newest: args.reverse == Reverse::Newest,
         route_by: args.route_by.into_iter().map(|path| path.0).collect(),
         slot: args.slot,
+        daemon: args.daemon,
     };
     let cwd = match std::env::current_dir() {
         Ok(cwd) => cwd,

@@ -132,5 +132,6 @@ pub(crate) fn share(args: RunArgs) -> ExitCode {
         managed: args.managed,
         command: args.command,
         slot,
+        daemon: None,
     })
 }

@@ -4,12 +4,14 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use nostray_sys::identity::Identity;
 use nostray_sys::poll::{self, Until};
 use nostray_sys::proc::{Stat, user_of};
 use nostray_sys::process::{Ended, News, Pid, Reaped, raise_priority, reap};
 use nostray_sys::secrets::describe;
 use nostray_sys::signal::{Arrived, Signal, is_ignored, send_to_own_child};
 
+use crate::Isolation;
 use crate::guard::{Pen, Settling};
 use crate::idle::{IdleWatch, Sample};
 use crate::killing::{Came, Killing, Reaper};
@@ -223,6 +225,9 @@ impl<'a> Keeper<'a> {
         match news {
             News::Ended(pid, how) if pid == child => {
                 self.pen.voice.note(format_args!("child {pid} {how}"));
+                if let Some(next) = self.left_in_background(how) {
+                    return self.adopt(next);
+                }
                 self.child = Child::Ended(how);
                 self.before_child_is_told_ended();
                 self.pen.tell(&Event::ChildEnded(how));
@@ -240,6 +245,23 @@ impl<'a> Keeper<'a> {
             News::Continued(pid) if pid == child => self.continue_front(FIRST_PAUSE),
             _ => {}
         }
+    }
+
+    /// The process that a daemon which forked into the background has left in its place. The kernel hands over the children of a process
+    /// before its end can be seen. Any exit code but 0 is a crash, and what a crash leaves is no daemon.
+    fn left_in_background(&self, how: Ended) -> Option<Pid> {
+        if !self.pen.spec.daemon || how != Ended::Exited(0) || self.tear_down.has_begun() {
+            return None;
+        }
+        let children = without_own(self.tree.children(), self.ready.as_deref());
+        children.into_iter().min_by_key(|stat| stat.start).map(|eldest| eldest.pid)
+    }
+
+    fn adopt(&mut self, child: Pid) {
+        self.pen.voice.note(format_args!("it forked into the background; {child} is the child from now on"));
+        self.child = Child::Alive(child);
+        let is_known = self.pen.spec.isolation == Isolation::None;
+        self.pen.tell(&Event::Forked { child: Identity::of(child).filter(|_| is_known) });
     }
 
     /// Lets a front go on that was stopped with the child. It may be just about to stop, and then misses it, so it is told again
@@ -478,7 +500,7 @@ impl<'a> Keeper<'a> {
         if let Some(idle) = &mut self.idle
             && !self.tear_down.has_begun()
             && idle.deadline() <= now
-            && idle.is_idle(Sample::of(&working(&self.tree, self.ready.as_deref())), now)
+            && idle.is_idle(Sample::of(&without_own(self.tree.members(), self.ready.as_deref())), now)
         {
             let timeout = idle.timeout();
             self.because(Reason::Idle(timeout));
@@ -520,11 +542,11 @@ impl<'a> Keeper<'a> {
     }
 }
 
-/// Those whose work keeps a tree from being idle.
-fn working(tree: &Tree<'_>, ready: Option<&Readiness<'_>>) -> Vec<Stat> {
+/// Members of the tree, without what nostray has started in it to find out whether the child is ready.
+fn without_own(members: Vec<Stat>, ready: Option<&Readiness<'_>>) -> Vec<Stat> {
     match ready {
-        Some(ready) => ready.without_own(tree.members()),
-        None => tree.members(),
+        Some(ready) => ready.without_own(members),
+        None => members,
     }
 }
 

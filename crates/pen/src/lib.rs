@@ -58,6 +58,9 @@ pub struct Spec {
     pub graces: Graces,
     /// Which further guarantee is wanted.
     pub isolation: Isolation,
+    /// The child is a daemon: it has neither input nor a protocol, and may fork into the background. If its first process exits with 0
+    /// and leaves others, the eldest of those is the child from then on.
+    pub daemon: bool,
     /// Further processes whose end ends the pen.
     pub die_with: Vec<u32>,
     /// Tear down after so long without a byte moved or processor time used.
@@ -80,6 +83,7 @@ impl Spec {
             command,
             graces: Graces::default(),
             isolation: Isolation::None,
+            daemon: false,
             die_with: Vec::new(),
             idle_timeout: None,
             ready: Ready::Started,

@@ -111,6 +111,12 @@ impl<'a> Tree<'a> {
             || self.strangers.as_ref().is_some_and(|strangers| strangers.include(child))
     }
 
+    /// The children of this process, also those that have ended and were not reaped yet.
+    pub(crate) fn children(&self) -> Vec<Stat> {
+        let children = proc::children_of_self().unwrap_or_default().into_iter().filter_map(Stat::of);
+        children.filter(|stat| !self.excludes(stat)).collect()
+    }
+
     /// The living processes of the tree.
     pub(crate) fn members(&self) -> Vec<Stat> {
         let mut by_parent: HashMap<Option<Pid>, Vec<Stat>> = HashMap::new();

@@ -69,6 +69,11 @@ pub enum Event {
     Stopping(Reason),
     /// The child has ended.
     ChildEnded(Ended),
+    /// The child, a daemon, has forked into the background and exited with 0.
+    Forked {
+        /// The process that is the child from now on; not known in a pid namespace of its own.
+        child: Option<Identity>,
+    },
     /// The child could not be executed.
     NotExecuted(String),
     /// So many processes did not end when they were asked to, and are killed.

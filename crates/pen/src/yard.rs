@@ -53,12 +53,16 @@ pub struct Penned {
 /// Our ends of the child's streams. None of them waits.
 #[derive(Debug)]
 pub struct Streams {
-    /// Its input.
-    pub stdin: OwnedFd,
-    /// Its output.
-    pub stdout: OwnedFd,
+    /// Its input and its output. A daemon has no input, and its output is in its errors.
+    pub stdio: Option<(OwnedFd, OwnedFd)>,
     /// Its errors.
     pub stderr: OwnedFd,
+}
+
+impl Streams {
+    fn all(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.stdio.iter().flat_map(|(stdin, stdout)| [stdin, stdout]).chain([&self.stderr])
+    }
 }
 
 /// So many files it opens at most, with those of the pen's front and the streams of its child, without what some options need.
@@ -186,17 +190,25 @@ impl Yard {
         not_for_it: &[BorrowedFd<'_>],
     ) -> Result<(Penned, Streams), Error> {
         let pipe = || Pipe::new().during("make a pipe");
-        let (stdin, stdout, stderr) = (pipe()?, pipe()?, pipe()?);
-        for ours in [&stdin.writer, &stdout.reader, &stderr.reader] {
+        let Pipe { reader: errors, writer: stderr } = pipe()?;
+        let (streams, theirs) = if spec.daemon {
+            let null = descriptors::null().during("open /dev/null")?;
+            let stdout = stderr.try_clone().during("make a pipe")?;
+            (Streams { stdio: None, stderr: errors }, [null, stdout, stderr])
+        } else {
+            let (stdin, stdout) = (pipe()?, pipe()?);
+            let ours = Streams { stdio: Some((stdin.writer, stdout.reader)), stderr: errors };
+            (ours, [stdin.reader, stdout.writer, stderr])
+        };
+        for ours in streams.all() {
             do_not_wait(ours).during("set up a pipe")?;
         }
         let handle = Pidfd::of_self().during("make a handle on the front")?;
         match process::fork().during("start a pen")? {
             Side::Child => {
-                drop((stdin.writer, stdout.reader, stderr.reader));
+                drop(streams);
                 not_for_it.iter().copied().for_each(descriptors::close_for_good);
-                let streams = [stdin.reader, stdout.writer, stderr.writer];
-                process::exit_now(self.be_front(spec, id, handle, streams, witness));
+                process::exit_now(self.be_front(spec, id, handle, theirs, witness));
             }
             // Somebody lives from here on, and must not be forgotten because something fails.
             Side::Parent(pid) => {
@@ -204,7 +216,7 @@ impl Yard {
                 drop(handle);
                 let since = self.strangers.as_ref().and_then(|_| Identity::of(pid)).map(|front| front.start);
                 let penned = Penned { id, front: Pidfd::open(pid).ok(), pid: Some(pid), since };
-                Ok((penned, Streams { stdin: stdin.writer, stdout: stdout.reader, stderr: stderr.reader }))
+                Ok((penned, streams))
             }
         }
     }

@@ -88,6 +88,11 @@ pub enum Story {
         /// Its number.
         child: Option<i32>,
     },
+    /// The child, a daemon, has forked into the background.
+    Forked {
+        /// The number of the process that is the child from now on.
+        child: Option<i32>,
+    },
     /// The tear-down has begun.
     Stopping(Cause),
     /// The child has ended.

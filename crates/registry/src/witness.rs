@@ -183,6 +183,11 @@ impl Open {
                 self.enter(State::Stopping { reason: reason.to_string() });
                 self.tell(Story::Stopping(Cause::of(reason)));
             }
+            Event::Forked { child } => {
+                self.record.child = child.map(Process::from);
+                self.write();
+                self.tell(Story::Forked { child: self.record.child.map(|child| child.pid) });
+            }
             Event::ChildEnded(how) => self.tell(Story::Exited { code: how.shell_code(), how: how.to_string() }),
             Event::NotExecuted(why) => self.tell(Story::Refused { why: why.clone() }),
             Event::Killing(processes) => self.tell(Story::Killed { processes: *processes }),

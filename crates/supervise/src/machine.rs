@@ -137,10 +137,11 @@ impl Machine {
                 self.busy = false;
                 self.look_for_rest(&mut todo);
             }
-            Event::Answered(generation) => {
+            Event::Answered(generation) | Event::Runs(generation) => {
                 if self.state == State::Starting(generation) {
                     self.state = State::Ready { generation, recycle: None };
-                    self.was_ready = true;
+                    // That it runs does not prove that its start has succeeded: if it crashes, the pauses grow.
+                    self.was_ready = matches!(event, Event::Answered(_));
                     todo.push(Action::Disarm(Timer::Start));
                     todo.push(Action::Arm(Timer::Sustained, self.policy.sustained));
                     self.look_for_rest(&mut todo);

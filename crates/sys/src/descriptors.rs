@@ -196,10 +196,15 @@ fn close(fd: RawFd) {
     drop(unsafe { OwnedFd::from_raw_fd(fd) });
 }
 
+/// `/dev/null`, not passed on to programs.
+pub fn null() -> io::Result<OwnedFd> {
+    Ok(File::options().read(true).write(true).open("/dev/null")?.into())
+}
+
 /// Puts `/dev/null` in the place of standard input or output, so that this process keeps no end of the host's
 /// pipes and nothing opened later gets their numbers by chance.
 pub fn replace_with_null(stdin: bool, stdout: bool) -> io::Result<()> {
-    let null = File::options().read(true).write(true).open("/dev/null")?;
+    let null = null()?;
     if stdin {
         rustix::stdio::dup2_stdin(null.as_fd())?;
     }
@@ -211,7 +216,7 @@ pub fn replace_with_null(stdin: bool, stdout: bool) -> io::Result<()> {
 
 /// In a forked process that uses nothing of what it has got: closes all of it, but keeps 0, 1 and 2 from being given to others.
 pub(crate) fn let_go_of_everything() {
-    if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
+    if let Ok(null) = null() {
         rustix::stdio::dup2_stdin(null.as_fd()).ok();
         rustix::stdio::dup2_stdout(null.as_fd()).ok();
         rustix::stdio::dup2_stderr(null.as_fd()).ok();

@@ -81,7 +81,13 @@ impl Stewards {
     /// A session wants to hold a child. If that is not possible, it is told why.
     pub(super) fn lease(&mut self, attach: &Attach, connection: OwnedFd) -> Result<(), (ToFront, OwnedFd)> {
         let Keys { key, base, parts } = self.salt.keys(attach);
-        let command = masked(&attach.command.iter().map(|word| word.0.clone()).collect::<Vec<_>>());
+        let mut command = masked(&attach.command.iter().map(|word| word.0.clone()).collect::<Vec<_>>());
+        if attach.wish.daemon.is_some() {
+            // A name is for a child that sessions talk to, or for one daemon.
+            let isolated = if attach.wish.isolate { &["--isolate", "pid"][..] } else { &[] };
+            let hold = [&["nostray", "hold"], isolated, &["--"]].concat();
+            command.splice(..0, hold.into_iter().map(str::to_owned));
+        }
         if let Some(name) = &attach.key
             && let Some((other, _)) = self.commands.get(name).filter(|(other, _)| *other != command)
         {

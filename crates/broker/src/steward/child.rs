@@ -216,9 +216,23 @@ impl Steward {
     }
 
     fn refuse(&mut self, cause: &Cause) {
+        if self.is_daemon() {
+            return self.tell_if_given_up(cause);
+        }
         let (cause, stderr) = self.obituary(cause);
         for sitting in self.sittings.all_mut() {
             sitting.tell(&ToFront::Refused { cause: cause.clone(), stderr: stderr.clone() });
+        }
+    }
+
+    /// A daemon's sessions have no call to which an error could be the answer.
+    fn tell_if_given_up(&mut self, cause: &Cause) {
+        if let State::Tripped { .. } = self.machine.state() {
+            let text =
+                format!("{cause}; the daemon failed too often ({}), and is started again after a while", self.limit);
+            for sitting in self.sittings.all_mut() {
+                sitting.tell(&ToFront::News { text: text.clone() });
+            }
         }
     }
 

@@ -175,7 +175,8 @@ impl Steward {
     /// A linger counts from *ready*. A child that still has to answer its first call is kept until it has: if it were ended, a host that
     /// tries again sooner than the child starts would find no start finished, ever.
     fn linger_of(&self, time: Duration, now: Instant) -> Linger {
-        let is_starting = matches!(self.machine.state(), State::Starting(_)) && self.router.is_asked();
+        let is_starting =
+            matches!(self.machine.state(), State::Starting(_)) && (self.router.is_asked() || self.is_daemon());
         let from_ready = is_starting.then_some(time);
         let starts_until = self.started.filter(|_| is_starting).map(|at| at + self.starts_within);
         Linger { until: starts_until.map_or(now + time, |until| until.max(now + time)), from_ready }

@@ -248,8 +248,9 @@ impl Steward {
         let Some(read) = self.ward.read_errors(&mut buffer) else { return false };
         self.tail.add(read);
         let read = read.to_vec();
+        let stream = if self.is_daemon() { "output" } else { "stderr" };
         for line in read.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            self.ward.log("stderr", line);
+            self.ward.log(stream, line);
         }
         true
     }

@@ -13,12 +13,13 @@ use std::os::fd::OwnedFd;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use nostray_pen::{Error, Graces, Isolation, PenId, Spec, Yard};
+use nostray_pen::{Error, Graces, Isolation, PenId, Ready, Spec, Yard};
 use nostray_registry::{Passport, Predecessors, Shared, Story};
 use nostray_slot::Claim;
 use nostray_supervise::link::{SlotWish, Wish};
 use nostray_supervise::{
-    Backoff, Cause, Generation, Keeping, MAX_FAILURES, Machine, Moment, Policy, Protocol, Rate, Tail, Timers, Ward,
+    Backoff, Cause, Generation, Keeping, MAX_FAILURES, Machine, MachineEvent, Moment, Policy, Protocol, Rate, State,
+    Tail, Timers, Ward,
 };
 use nostray_sys::descriptors::own_stdin;
 use nostray_sys::events::Events;
@@ -120,7 +121,11 @@ pub fn run() -> Result<u8, Error> {
 
 fn spec(command: Vec<OsString>, wish: &Wish) -> Spec {
     let time = Duration::from_millis;
+    let ready = wish.daemon.clone().and_then(|daemon| daemon.ready.definition().ok());
     Spec {
+        daemon: wish.daemon.is_some(),
+        ready: ready.unwrap_or_default(),
+        ready_timeout: wish.daemon.as_ref().and_then(|daemon| daemon.ready_timeout).map(time),
         graces: Graces::new(time(wish.eof_grace), time(wish.term_grace)),
         isolation: if wish.isolate { Isolation::Pid } else { Isolation::None },
         ..Spec::new(command)
@@ -243,13 +248,13 @@ impl Steward {
             self.settle();
         }
         while let Some(timer) = self.timers.fired(now) {
-            self.drive(nostray_supervise::MachineEvent::Fired(timer));
+            self.drive(MachineEvent::Fired(timer));
         }
         if let Some(happened) = self.ward.end_on() {
             self.on_child(happened);
         }
         if let Some((generation, far)) = self.ward.over_memory() {
-            use nostray_supervise::MachineEvent::{FarOverMemory, OverMemory};
+            use MachineEvent::{FarOverMemory, OverMemory};
             self.drive(if far { FarOverMemory(generation) } else { OverMemory(generation) });
         }
         self.go_on_with_start();
@@ -257,7 +262,7 @@ impl Steward {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= Instant::now());
         if due(self.linger.map(|linger| linger.until)) {
             self.linger = None;
-            self.drive(nostray_supervise::MachineEvent::Released);
+            self.drive(MachineEvent::Released);
         }
         self.see_off();
         if due(self.shared_at) {
@@ -295,12 +300,15 @@ impl Steward {
 
     /// Tells the machine whether something is in flight, if that has changed, and whether the child has answered.
     fn settle(&mut self) {
-        use nostray_supervise::{MachineEvent, State};
         let now = self.now();
+        // To hold a daemon is to need it, and nothing else ever does.
+        if self.is_daemon() && *self.machine.state() == State::Asleep && !self.sittings.is_empty() {
+            self.drive(MachineEvent::Demanded);
+        }
         if let State::Starting(generation) = *self.machine.state()
-            && self.router.has_answered()
+            && let Some(event) = self.is_ready(generation)
         {
-            self.drive(MachineEvent::Answered(generation));
+            self.drive(event);
             if let Some(linger) = &mut self.linger
                 && let Some(time) = linger.from_ready.take()
             {
@@ -318,6 +326,21 @@ impl Steward {
         is_busy |= self.linger.is_some_and(|linger| linger.from_ready.is_some());
         if std::mem::replace(&mut self.is_busy, is_busy) != is_busy && !self.machine.takes_note(is_busy) {
             self.drive(if is_busy { MachineEvent::Busy } else { MachineEvent::Quiet });
+        }
+    }
+
+    /// Whether nobody talks to the child.
+    fn is_daemon(&self) -> bool {
+        self.ward.keeping().spec.daemon
+    }
+
+    /// What the machine is told of a child that is ready: by its first answer, and without a protocol as the user has defined it.
+    fn is_ready(&self, generation: Generation) -> Option<MachineEvent> {
+        let is_defined = self.ward.keeping().spec.ready != Ready::Started;
+        match self.is_daemon() {
+            false => self.router.has_answered().then_some(MachineEvent::Answered(generation)),
+            true if is_defined => self.ward.is_ready().then_some(MachineEvent::Answered(generation)),
+            true => self.ward.is_ready().then_some(MachineEvent::Runs(generation)),
         }
     }
 

@@ -167,7 +167,7 @@ fn server(format: Format, name: &str, project: Option<&String>, entry: &Value, n
 fn is_wrapped(command: &[String]) -> bool {
     let words: Vec<_> = command.iter().flat_map(|word| word.split_ascii_whitespace()).collect();
     let is_nostray = |word: &str| word.rsplit('/').next() == Some("nostray");
-    words.windows(2).any(|pair| is_nostray(pair[0]) && ["run", "share"].contains(&pair[1]))
+    words.windows(2).any(|pair| is_nostray(pair[0]) && ["run", "share", "hold"].contains(&pair[1]))
 }
 
 #[cfg(test)]

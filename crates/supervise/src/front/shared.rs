@@ -149,12 +149,17 @@ impl Front<'_> {
         !self.own_policy.respawn && self.link.as_ref().is_some_and(|link| link.had_child)
     }
 
+    /// Whether the child is a daemon, to which nobody talks.
+    pub(super) fn is_daemon(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.share.attach.wish.daemon.is_some())
+    }
+
     /// Answers every call with an error, and ends the session.
     fn end_with_child(&mut self, why: String, code: u8) {
         let (generation, now) = (self.session.generation(), self.now());
+        let rule = "since --respawn was not given, or --no-respawn was";
         write_to_stderr_at_once(&format!(
-            "nostray: the shared child is gone and is not started again for this session, since --respawn was not given or \
-             --no-respawn was: {why}\n"
+            "nostray: the shared child is gone and is not started again, {rule}: {why}\n"
         ));
         self.ward.code = code;
         self.session.ends_with_child();
@@ -234,7 +239,8 @@ impl Front<'_> {
             ToFront::Leaving => {
                 link.part();
                 let cause = "the broker that kept it was stopped".to_owned();
-                if self.ends_with_child() {
+                // The next call brings the child back, and to a daemon there is none.
+                if self.ends_with_child() || self.is_daemon() {
                     self.end_with_child(cause, nostray_pen::OWN_FAILURE);
                     return false;
                 }

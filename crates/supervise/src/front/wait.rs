@@ -64,6 +64,7 @@ impl Front<'_> {
         let timeout = self.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
         let waiting = self.talk().map_or(0, |talk| talk.waiting());
         let is_settling = self.link.as_ref().is_some_and(|link| link.is_settling);
+        let is_daemon = self.is_daemon();
         let stamp = self.link.as_ref().map_or(0, |link| link.connections);
         let events = &mut self.events;
         let mut want = |name: usize, fd: BorrowedFd<'_>, until, stamp| events.want(name, fd, until, stamp);
@@ -75,7 +76,12 @@ impl Front<'_> {
             want(ERRORS, self.host.stderr, Until::Writable, 0);
         }
         if self.from_host.is_some() && !self.host_gone {
-            if self.session.has_room() && !is_settling && self.to_host.len() < TOO_MUCH && waiting < ENOUGH {
+            if !is_daemon
+                && self.session.has_room()
+                && !is_settling
+                && self.to_host.len() < TOO_MUCH
+                && waiting < ENOUGH
+            {
                 want(FROM_HOST, self.host.stdin, Until::Readable, 0);
             } else if self.ward.yard.stdin_tells() && self.hung_up.is_none() {
                 // Nobody can take what it says now; that it has closed its end must be seen all the same.

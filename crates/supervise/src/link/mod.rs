@@ -8,7 +8,10 @@ mod words;
 pub use place::{Address, BROKER, find_broker};
 pub use reach::start_broker;
 pub(crate) use reach::{Link, Reached};
-pub use words::{Attach, Bytes, Request, SLOT_KEY, SlotWish, Status, ToFront, ToSteward, VERSION, Wish, line, word};
+pub use words::{
+    Attach, Bytes, DaemonWish, ReadyWish, Request, SLOT_KEY, SlotWish, Status, ToFront, ToSteward, VERSION, Wish,
+    line, word,
+};
 
 /// What a session shares, and how.
 #[derive(Debug, Clone)]

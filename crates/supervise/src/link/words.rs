@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use nostray_pen::Ready;
 use nostray_registry::Process;
 use serde::{Deserialize, Serialize};
 
 /// Raised when fronts, broker and stewards of different versions would misunderstand each other. It is part of the socket's name,
 /// so they never meet.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// What a connection is for.
 #[derive(Debug, Serialize, Deserialize)]
@@ -136,6 +137,45 @@ pub struct Wish {
     /// The slot that the child needs.
     #[serde(default)]
     pub slot: Option<SlotWish>,
+    /// The child is a daemon, which its sessions hold and do not talk to.
+    #[serde(default)]
+    pub daemon: Option<DaemonWish>,
+}
+
+/// When a daemon is ready, as the first one who holds it wants it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DaemonWish {
+    /// By what it is noticed.
+    pub ready: ReadyWish,
+    /// When it is too late for it, in milliseconds.
+    pub ready_timeout: Option<u64>,
+}
+
+/// A definition of [ready](Ready), as a user writes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "they are those of `Ready`")]
+pub enum ReadyWish {
+    Started,
+    Line(String),
+    Port(String),
+    File(Bytes),
+    Command(Bytes),
+    Notify,
+}
+
+impl ReadyWish {
+    /// Fails only for what no user could have written.
+    pub fn definition(self) -> Result<Ready, String> {
+        Ok(match self {
+            Self::Started => Ready::Started,
+            Self::Line(pattern) => Ready::Line(pattern.parse()?),
+            Self::Port(port) => Ready::Port(port.parse()?),
+            Self::File(path) => Ready::File(path.0.into()),
+            Self::Command(command) => Ready::Command(command.0),
+            Self::Notify => Ready::Notify,
+        })
+    }
 }
 
 /// What the key of a child begins with that is shared because it holds a slot.

@@ -52,6 +52,7 @@ fn events() -> Vec<(&'static str, Event)> {
         ("released", Event::Released),
         ("demanded", Event::Demanded),
         ("answered", Event::Answered(LIVE)),
+        ("runs", Event::Runs(LIVE)),
         ("busy", Event::Busy),
         ("quiet", Event::Quiet),
         ("died", Event::Died(LIVE, cause("died"))),
@@ -77,6 +78,7 @@ fn of_another_generation() -> Vec<Event> {
     let old = Generation(6);
     vec![
         Event::Answered(old),
+        Event::Runs(old),
         Event::Died(old, cause("old")),
         Event::Emptied(old, cause("old")),
         Event::Hopeless(old, cause("old")),
@@ -110,23 +112,23 @@ fn word(state: &State) -> &'static str {
 
 /// The whole table for a child with one holder and nothing in flight. `.` is: the state stays.
 const TABLE: &str = "
-              taken      released  demanded   answered  busy quiet     died    emptied     hopeless bad-start over     far-over backoff    start    sustained hibernate age      cooled stop  rested  restart
-asleep        starting+1 .         starting+1 .         .    .         .       .           .        .         .        .        .          .        .         .         .        .      ended  .  .
-starting      .          released  .          ready     .    .         falling backing-off ended    bad-start .        recycled .          too-slow .         to-sleep  .        .      stopping  asleep  anew
-ready         .          released  .          .         .    .         falling backing-off ended    .         recycled recycled .          .        .         to-sleep  too-old  .      stopping  asleep  anew
-ready*        .          released  .          .         .    recycled  falling backing-off ended    .         recycled recycled .          .        .         to-sleep  recycled .      stopping  asleep  recycled
-stopping      .          .         .          .         .    .         .       ended       ended    .         .        .        .          .        .         .         .        .      .  ended  .
-released      .          .         .          .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
-to-sleep      .          released  .          .         .    .         .       asleep      ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
-recycled      .          released  .          .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
-too-old       .          released  .          .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
-too-slow      .          released  .          .         .    .         .       backing-off ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
-bad-start     .          released  .          .         .    .         .       backing-off ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
-anew          .          released  .          .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
-falling       .          .         .          .         .    .         .       backing-off ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
-backing-off   .          asleep    .          .         .    .         .       .           .        .         .        .        starting+1 .        .         .         .        .      ended  .  starting+1
-tripped       .          asleep    .          .         .    .         .       .           .        .         .        .        .          .        .         .         .        asleep ended  .  starting+1
-ended         .          .         .          .         .    .         .       .           .        .         .        .        .          .        .         .         .        .      .  .  .
+              taken      released  demanded   answered  runs      busy quiet     died    emptied     hopeless bad-start over     far-over backoff    start    sustained hibernate age      cooled stop  rested  restart
+asleep        starting+1 .         starting+1 .         .         .    .         .       .           .        .         .        .        .          .        .         .         .        .      ended  .  .
+starting      .          released  .          ready     ready     .    .         falling backing-off ended    bad-start .        recycled .          too-slow .         to-sleep  .        .      stopping  asleep  anew
+ready         .          released  .          .         .         .    .         falling backing-off ended    .         recycled recycled .          .        .         to-sleep  too-old  .      stopping  asleep  anew
+ready*        .          released  .          .         .         .    recycled  falling backing-off ended    .         recycled recycled .          .        .         to-sleep  recycled .      stopping  asleep  recycled
+stopping      .          .         .          .         .         .    .         .       ended       ended    .         .        .        .          .        .         .         .        .      .  ended  .
+released      .          .         .          .         .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+to-sleep      .          released  .          .         .         .    .         .       asleep      ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+recycled      .          released  .          .         .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+too-old       .          released  .          .         .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+too-slow      .          released  .          .         .         .    .         .       backing-off ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+bad-start     .          released  .          .         .         .    .         .       backing-off ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+anew          .          released  .          .         .         .    .         .       starting+1  ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+falling       .          .         .          .         .         .    .         .       backing-off ended    .         .        .        .          .        .         .         .        .      stopping  asleep  .
+backing-off   .          asleep    .          .         .         .    .         .       .           .        .         .        .        starting+1 .        .         .         .        .      ended  .  starting+1
+tripped       .          asleep    .          .         .         .    .         .       .           .        .         .        .        .          .        .         .         .        asleep ended  .  starting+1
+ended         .          .         .          .         .         .    .         .       .           .        .         .        .        .          .        .         .         .        .      .  .  .
 ";
 
 #[test]
@@ -316,6 +318,28 @@ fn the_pause_after_a_child_that_was_ready_does_not_grow() {
         drop(machine.on(Event::Fired(Timer::Backoff), now, 1.0));
     }
     assert_eq!(pauses, [250, 250, 250, 500, 1000, 250, 250]);
+}
+
+/// That it runs is no proof that it works: only a sustained time in *ready* is.
+#[test]
+fn the_pause_after_a_child_that_only_ran_grows_until_it_has_run_for_long_enough() {
+    let mut machine =
+        Machine::new(Policy { max_failures: Rate { times: 100, within: Duration::from_secs(60) }, ..policy() });
+    let now = Moment::ZERO;
+    drop(machine.on(Event::Taken, now, 1.0));
+    let mut pauses = Vec::new();
+    for (number, is_sustained) in (1..).zip([false, false, false, true, false]) {
+        let actions = machine.on(Event::Runs(Generation(number)), now, 1.0);
+        assert!(actions.contains(&Action::Arm(Timer::Sustained, Duration::from_secs(30))), "{actions:?}");
+        if is_sustained {
+            drop(machine.on(Event::Fired(Timer::Sustained), now, 1.0));
+        }
+        let actions = machine.on(Event::Emptied(Generation(number), cause("exited")), now, 1.0);
+        let Some(Action::Arm(Timer::Backoff, pause)) = actions.last() else { panic!("{actions:?}") };
+        pauses.push(pause.as_millis());
+        drop(machine.on(Event::Fired(Timer::Backoff), now, 1.0));
+    }
+    assert_eq!(pauses, [250, 500, 1000, 250, 500]);
 }
 
 #[test]

@@ -164,6 +164,8 @@ pub enum Event {
     Demanded,
     /// The child has answered.
     Answered(Generation),
+    /// The child runs. Without a protocol, and without a definition of ready, that is all that can be known of it.
+    Runs(Generation),
     /// From now on something is in flight.
     Busy,
     /// Nothing is in flight any more.

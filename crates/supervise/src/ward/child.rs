@@ -92,7 +92,7 @@ impl Child {
             generation,
             penned,
             inbox,
-            talk: Talk::with_child(streams.stdin, streams.stdout, max_line),
+            talk: Talk::with_child(streams.stdio, max_line),
             stderr: Some(streams.stderr),
             ending: Ending::No,
             guard: None,

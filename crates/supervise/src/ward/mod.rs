@@ -199,9 +199,11 @@ impl Ward {
             match self.yard.reap(&mut child.penned) {
                 Yielded::Front(how) => {
                     child.front_ended = true;
-                    if let Ended::Exited(code) = how {
-                        self.code = code;
-                    }
+                    self.code = match how {
+                        Ended::Exited(code) => code,
+                        // How the child ends is known to no process that could say so with its code.
+                        Ended::Killed(_) => nostray_pen::OWN_FAILURE,
+                    };
                 }
                 Yielded::Stopped(by) => {
                     child.suspended = None;
@@ -300,9 +302,20 @@ impl Ward {
             (Some(order), _) => Ending::Order(order),
             // Whoever stops it tells it himself; its input stays open until then.
             (None, Why::Stop) => child.ending,
+            // It has no input whose end could ask it.
+            (None, _) if self.keeping.spec.daemon => {
+                child.ask(Ask::Stop);
+                Ending::Said
+            }
             (None, _) => Ending::EndOfInput(Instant::now() + patience),
         };
         child.end_on();
+    }
+
+    /// Whether there is a child that is ready, as the user has defined it.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.child.as_ref().is_some_and(|child| child.says.is_ready)
     }
 
     /// Takes from the child the lines that it has not read, and never will.

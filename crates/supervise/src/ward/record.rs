@@ -115,7 +115,8 @@ impl Ward {
         }
         let milliseconds = |time: Moment| u64::try_from(time.as_millis()).unwrap_or(0);
         match (state, before) {
-            (State::Ready { .. }, Some(State::Starting(_))) => {
+            // That a daemon is ready is in the story of its pen, and no call wakes it.
+            (State::Ready { .. }, Some(State::Starting(_))) if !self.keeping.spec.daemon => {
                 let after = self.child.as_ref().map_or(Moment::ZERO, |child| child.started.elapsed());
                 series.tell(Story::Answering { generation: generation.0, after: milliseconds(after) });
             }
@@ -125,13 +126,14 @@ impl Ward {
                 cause: cause.0.clone(),
             }),
             (State::Tripped { cause }, _) => {
+                let what =
+                    if self.keeping.spec.daemon { "it is not started" } else { "calls are answered with an error" };
                 write_to_stderr_at_once(&format!(
-                    "nostray: {cause}; it failed too often ({limit}), and calls are answered with an error for a \
-                     while\n"
+                    "nostray: {cause}; it failed too often ({limit}), and {what} for a while\n"
                 ));
                 series.tell(Story::Tripped { cause: cause.0.clone() });
             }
-            (State::Asleep, Some(State::Stopping { .. })) => series.tell(Story::Asleep),
+            (State::Asleep, Some(State::Stopping { .. })) if !self.keeping.spec.daemon => series.tell(Story::Asleep),
             _ => {}
         }
         true

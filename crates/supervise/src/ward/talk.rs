@@ -36,11 +36,19 @@ impl Talk {
         Self { ear: Some(ear), to, said: None, unread: Vec::new(), mouth: Some(mouth), from, is_wide: false }
     }
 
-    /// The same with a child that has a pipe for its input: see [`Talk::take_unread`].
+    /// The same with a child that has a pipe for its input: see [`Talk::take_unread`]. With one that has none, nothing is said.
     #[must_use]
-    pub fn with_child(stdin: OwnedFd, stdout: OwnedFd, max_line: usize) -> Self {
-        let to = Outbox::new(Sink::OwnPipe);
-        Self { said: Some(Said::default()), ..Self::new(stdin, stdout, to, max_line) }
+    pub fn with_child(stdio: Option<(OwnedFd, OwnedFd)>, max_line: usize) -> Self {
+        let (ear, mouth) = stdio.unzip();
+        Self {
+            ear,
+            to: Outbox::new(Sink::OwnPipe),
+            said: Some(Said::default()),
+            unread: Vec::new(),
+            mouth,
+            from: Some(Lines::new(max_line)),
+            is_wide: false,
+        }
     }
 
     /// What waits to be taken by the other side, or to be taken back.
