@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use nostray_pen::{Ready, Spec};
-use nostray_registry::Passport;
+use nostray_registry::RecordDetails;
 use nostray_supervise::{Backoff, Keeping, MAX_FAILURES, Options, Policy, Rate, Replay, Settings};
 
 use crate::args::positive_duration;
@@ -159,7 +159,7 @@ impl ManagedArgs {
             || self.max_line.is_some()
     }
 
-    pub(crate) fn options(self, spec: Spec, passport: Passport) -> Options {
+    pub(crate) fn options(self, spec: Spec, details: RecordDetails) -> Options {
         // Without another definition, ready is the first answer.
         let first_answer = spec.ready_timeout.filter(|_| spec.ready == Ready::Started);
         let policy = Policy {
@@ -178,7 +178,7 @@ impl ManagedArgs {
         };
         let max_line = usize::try_from(self.max_line.unwrap_or(MAX_LINE)).unwrap_or(usize::MAX);
         Options {
-            keeping: Keeping { spec, passport, max_memory: self.max_memory, max_line },
+            keeping: Keeping { spec, details, max_memory: self.max_memory, max_line },
             settings: Settings { protocol, policy, replay: self.replay, call_timeout: self.call_timeout },
             lazy: self.lazy,
             remember: self.remember,

@@ -3,7 +3,7 @@
 use crate::exit::ExitCode;
 
 use nostray_pen::{Graces, Isolation, OWN_FAILURE, PenId, Spec};
-use nostray_registry::{Passport, RecordKeeper};
+use nostray_registry::{RecordDetails, RecordKeeper};
 use nostray_supervise::Options;
 use nostray_sys::descriptors::write_to_stderr_at_once;
 
@@ -29,22 +29,22 @@ pub(crate) fn run(args: RunArgs) -> ExitCode {
         verbose: args.verbose,
         log_file: args.log_file,
     };
-    let passport = Passport {
+    let details = RecordDetails {
         session: args.session,
         labels: args.labels.into_iter().collect(),
         slot: None,
         sweep: !args.no_sweep,
     };
-    let slot = args.slot.wish(&spec, &passport);
+    let slot = args.slot.wish(&spec, &details);
     let ended = match slot {
         slot if args.managed.is_wanted() => {
-            nostray_supervise::run(Options { slot, ..args.managed.options(spec, passport) })
+            nostray_supervise::run(Options { slot, ..args.managed.options(spec, details) })
         }
         Some(wish) => {
-            let passport = Passport { slot: Some(wish.slot.to_string()), ..passport };
-            nostray_slot::run(&spec, PenId::new(), Box::new(RecordKeeper::new(passport)), wish)
+            let details = RecordDetails { slot: Some(wish.slot.to_string()), ..details };
+            nostray_slot::run(&spec, PenId::new(), Box::new(RecordKeeper::new(details)), wish)
         }
-        None => nostray_pen::run(&spec, PenId::new(), Box::new(RecordKeeper::new(passport))),
+        None => nostray_pen::run(&spec, PenId::new(), Box::new(RecordKeeper::new(details))),
     };
     match ended {
         Ok(code) => ExitCode::from(code),

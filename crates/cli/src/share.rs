@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use nostray_pen::{Graces, Isolation, MARK, OWN_FAILURE, PenId, Spec};
-use nostray_registry::{Passport, RecordKeeper};
+use nostray_registry::{RecordDetails, RecordKeeper};
 use nostray_supervise::link::{Attach, Bytes, DaemonWish, SLOT_KEY, Share, SlotWish, Wish};
 use nostray_sys::descriptors::{stdin_has_something_to_say, write_to_stderr_at_once};
 
@@ -204,12 +204,12 @@ pub(crate) fn run(args: ShareArgs) -> ExitCode {
         ..Spec::new(args.command.clone())
     };
     let session = args.session.or_else(|| nostray_broker::session_named_by_host(|name| std::env::var_os(name)));
-    let passport = Passport { session: session.clone(), labels: labels.clone(), slot: None, sweep: true };
+    let details = RecordDetails { session: session.clone(), labels: labels.clone(), slot: None, sweep: true };
     // A slot is for a child that must be alone, so none is started beside the shared one. A daemon is held without a word.
     if args.slot.is_none() && args.daemon.is_none() && !stdin_has_something_to_say(FIRST_WORD) {
-        return end_with(nostray_pen::run(&spec, PenId::new(), Box::new(RecordKeeper::new(passport))));
+        return end_with(nostray_pen::run(&spec, PenId::new(), Box::new(RecordKeeper::new(details))));
     }
-    let mut options = args.managed.options(spec, passport);
+    let mut options = args.managed.options(spec, details);
     // A bridge keeps what its sessions do in memory. If another one took its place, no host would see the end of the first, and no
     // host would begin again what was lost with it.
     let host_recovers = options.settings.protocol == nostray_supervise::Protocol::JsonRpc;

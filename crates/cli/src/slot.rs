@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use nostray_pen::Ask;
-use nostray_slot::{Kind, Name, Slot, Tenure, slot, slots};
+use nostray_slot::{HolderEntry, Kind, Name, Slot, slot, slots};
 use nostray_sys::text::escaped;
 use serde_json::{Value, json};
 
@@ -181,8 +181,8 @@ fn show(slot: &Slot, as_json: bool) -> ExitCode {
         );
     }
     let mut table = Table::new(&["HISTORY", "TAKEN", "READY AFTER", "HELD", "WHY IT ENDED"]);
-    for tenure in slot.history.iter().rev() {
-        table.row(row(tenure));
+    for entry in slot.history.iter().rev() {
+        table.row(row(entry));
     }
     if !slot.history.is_empty() {
         text += &format!("\n{}", table.render(terminal::width()));
@@ -190,16 +190,16 @@ fn show(slot: &Slot, as_json: bool) -> ExitCode {
     terminal::print(text.as_bytes())
 }
 
-fn row(tenure: &Tenure) -> Vec<String> {
+fn row(entry: &HolderEntry) -> Vec<String> {
     let between = |from: nostray_slot::Moment, to: nostray_slot::Moment| {
         span(Duration::from_millis(to.since_boot.saturating_sub(from.since_boot)))
     };
     vec![
-        tenure.id.clone(),
-        format!("{} ago", span(ago(tenure.taken.time))),
-        tenure.ready.map_or_else(|| "never".to_owned(), |ready| between(tenure.taken, ready)),
-        tenure.ended.map_or_else(|| "still".to_owned(), |ended| between(tenure.taken, ended)),
-        tenure.why.clone().unwrap_or_default(),
+        entry.id.clone(),
+        format!("{} ago", span(ago(entry.taken.time))),
+        entry.ready.map_or_else(|| "never".to_owned(), |ready| between(entry.taken, ready)),
+        entry.ended.map_or_else(|| "still".to_owned(), |ended| between(entry.taken, ended)),
+        entry.why.clone().unwrap_or_default(),
     ]
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use nostray_pen::{OWN_FAILURE, Rate, Spec};
-use nostray_registry::{Passport, masked};
-use nostray_slot::{MAX_HANDOVERS, NOT_NOW, Name, Wish, is_held_around_us};
+use nostray_registry::{RecordDetails, masked};
+use nostray_slot::{MAX_HANDOVERS, NOT_NOW, Name, SlotRequest, is_held_around_us};
 use nostray_supervise::link::{SLOT_KEY, SlotWish};
 use nostray_sys::descriptors::write_to_stderr_at_once;
 
@@ -69,19 +69,19 @@ impl SlotArgs {
     }
 
     /// What is wanted of the slot.
-    pub(crate) fn wish(&self, spec: &Spec, passport: &Passport) -> Option<Wish> {
+    pub(crate) fn wish(&self, spec: &Spec, details: &RecordDetails) -> Option<SlotRequest> {
         let if_taken = match self.if_taken {
             None | Some(IfTaken::Wait | IfTaken::Share) => nostray_slot::IfTaken::Wait,
             Some(IfTaken::Fail) => nostray_slot::IfTaken::Fail,
             Some(IfTaken::Replace) => nostray_slot::IfTaken::Replace,
         };
-        Some(Wish {
+        Some(SlotRequest {
             slot: self.slot.clone()?,
             if_taken,
             wait_timeout: self.wait_timeout,
             max_handovers: self.max_handovers.unwrap_or(MAX_HANDOVERS),
             command: masked(&spec.command),
-            session: passport.session.clone(),
+            session: details.session.clone(),
         })
     }
 }

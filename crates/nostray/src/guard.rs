@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nostray_pen::{FRONT_NAME, Graces, Isolation, OWN_FAILURE, PenId, Spec, Witness};
-use nostray_registry::{Labels, Passport, Place, RecordKeeper, masked};
-use nostray_slot::{MAX_HANDOVERS, Wish};
+use nostray_registry::{Labels, Place, RecordDetails, RecordKeeper, masked};
+use nostray_slot::{MAX_HANDOVERS, SlotRequest};
 use nostray_sys::descriptors::write_to_stderr_at_once;
 use nostray_sys::signal::{Disposition, Signal, set_disposition};
 use serde::{Deserialize, Serialize};
@@ -139,7 +139,7 @@ fn keep(charge: Charge, command: Vec<OsString>) -> Result<u8, String> {
     };
     let wish = match charge.slot {
         None => None,
-        Some(slot) => Some(Wish {
+        Some(slot) => Some(SlotRequest {
             slot: slot.name.parse()?,
             if_taken: match slot.if_taken.as_str() {
                 "fail" => nostray_slot::IfTaken::Fail,
@@ -153,8 +153,8 @@ fn keep(charge: Charge, command: Vec<OsString>) -> Result<u8, String> {
         }),
     };
     let slot = wish.as_ref().map(|wish| wish.slot.to_string());
-    let passport = Passport { session: charge.session, labels: charge.labels, slot, sweep: true };
-    let witness: Box<dyn Witness> = Box::new(Teller::new(Box::new(RecordKeeper::new(passport)), &charge.news));
+    let details = RecordDetails { session: charge.session, labels: charge.labels, slot, sweep: true };
+    let witness: Box<dyn Witness> = Box::new(Teller::new(Box::new(RecordKeeper::new(details)), &charge.news));
     let ended = match wish {
         Some(wish) => nostray_slot::run(&spec, id, witness, wish),
         None => nostray_pen::run(&spec, id, witness),

@@ -7,8 +7,8 @@
 use std::time::{Duration, Instant};
 
 use nostray_pen::{PenId, Spec};
-use nostray_registry::{Passport, SeriesKeeper, State, masked};
-use nostray_slot::{Claim, MAX_HANDOVERS, Refusal, Step, Tenancy, Wish};
+use nostray_registry::{RecordDetails, SeriesKeeper, State, masked};
+use nostray_slot::{Claim, MAX_HANDOVERS, Refusal, SlotRequest, Step, Tenancy};
 use nostray_sys::poll;
 
 use crate::{Error, IfTaken};
@@ -95,7 +95,7 @@ fn claim(name: &str, if_taken: IfTaken, timeout: Option<Duration>) -> Result<(Cl
     let slot = name.parse().map_err(|why| Error::Spec { what: "name", why })?;
     let id = PenId::new();
     let spec = Spec::new(std::env::args_os().collect());
-    let wish = Wish {
+    let wish = SlotRequest {
         slot,
         if_taken: if_taken.into(),
         wait_timeout: timeout,
@@ -112,8 +112,8 @@ fn step(claim: &mut Claim, id: &PenId, spec: &Spec) -> Result<Option<Singleton>,
         Step::Refused(Refusal(why)) => Err(Error::Taken(why)),
         Step::Taken(mut tenancy) => {
             let slot = tenancy.slot().to_string();
-            let passport = Passport { slot: Some(slot), sweep: false, ..Passport::default() };
-            match SeriesKeeper::of_program(id, spec, &passport) {
+            let details = RecordDetails { slot: Some(slot), sweep: false, ..RecordDetails::default() };
+            match SeriesKeeper::of_program(id, spec, &details) {
                 Ok(mut record) => {
                     record.enter(State::Starting, 0);
                     Ok(Some(Singleton { held: Some(Holding { tenancy, record }), maker: std::process::id() }))

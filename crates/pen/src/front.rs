@@ -21,11 +21,11 @@ use crate::keep::Keeper;
 use crate::mark::PenId;
 use crate::ready::Means;
 use crate::relay::{Message, Next, Relay, Stops};
+use crate::requests;
 use crate::tear_down::Reason;
 use crate::tree::{Strangers, Tier, Tree};
 use crate::voice::Voice;
 use crate::witness::{Event, Objection, Opening, Witness};
-use crate::words;
 use crate::{During, Error, Isolation, Spec};
 
 /// What the host gave to the process that it started, and what the child is to get of it.
@@ -66,7 +66,7 @@ pub(crate) fn run(spec: &Spec, id: PenId, witness: Box<dyn Witness>) -> Result<u
 const FILES: u64 = 14;
 
 /// Who has opened a pen, if it is a process of ours and not the host itself.
-pub(crate) struct Opener<'a> {
+pub(crate) struct OpenedBy<'a> {
     /// A handle on it, which it has made before it forked.
     pub(crate) handle: Pidfd,
     pub(crate) pid: Pid,
@@ -78,7 +78,7 @@ pub(crate) fn open(
     spec: &Spec,
     id: PenId,
     given: Given,
-    opener: Option<Opener<'_>>,
+    opener: Option<OpenedBy<'_>>,
     mut witness: Box<dyn Witness>,
 ) -> Result<u8, Error> {
     let Given { inherited, stdin, mask, sigchld_ignored, place } = given;
@@ -91,7 +91,7 @@ pub(crate) fn open(
     };
     let opened_by = opener.as_ref().map(|opener| opener.pid);
     let (host, beyond) = match opener {
-        Some(Opener { handle, pid, ends }) => (Host::Alive(pid, host::unless_ended(handle)?), ends),
+        Some(OpenedBy { handle, pid, ends }) => (Host::Alive(pid, host::unless_ended(handle)?), ends),
         None => (host::find(stdin)?, Vec::new()),
     };
     let program = Program::new(spec.command.iter().cloned()).map_err(Error::Command)?;
@@ -293,7 +293,7 @@ impl Front<'_> {
         self.settling.look();
         while let Ok(Some(arrived)) = self.signals.next() {
             let opener = self.settling.pen().opener;
-            if let Some(arrived) = words::for_the_pen(arrived, opener) {
+            if let Some(arrived) = requests::for_the_pen(arrived, opener) {
                 self.relay.send(Message::Signal(arrived, self.stops));
             }
         }

@@ -14,13 +14,13 @@ use nostray_sys::signal::{Arrived, Signal, is_ignored, send_to_own_child};
 use crate::Isolation;
 use crate::guard::{Pen, Settling};
 use crate::idle::{IdleWatch, Sample};
-use crate::killing::{Came, Killing, Reaper};
+use crate::killing::{Killing, Reaper, RoundOutcome};
 use crate::ready::{Notice, Readiness, Stream};
 use crate::relay::{Message, Next, Relay, Stops};
+use crate::requests::{SPARE_GONE, asked, for_the_pen, ordered};
 use crate::tear_down::{Action, Reason, TearDown};
 use crate::tree::Tree;
 use crate::witness::Event;
-use crate::words::{SPARE_GONE, asked, for_the_pen, ordered};
 
 /// How soon a front that has not answered is told again to go on, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -524,13 +524,13 @@ impl<'a> Keeper<'a> {
         let round = killing.round(self);
         self.killing = killing;
         match round {
-            Came::Nothing => {}
-            Came::Slow => {
+            RoundOutcome::Nothing => {}
+            RoundOutcome::Slow => {
                 for stat in self.tree.members() {
                     self.pen.voice.warn(does_not_die(&stat));
                 }
             }
-            Came::Refused(refused) => {
+            RoundOutcome::Refused(refused) => {
                 for refused in &refused {
                     self.pen.voice.warn(could_not_signal(refused.pid));
                 }

@@ -44,7 +44,7 @@ impl Default for Killing {
 
 /// What came of a round.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Came {
+pub(crate) enum RoundOutcome {
     /// Nothing that anybody should know. Perhaps nobody is left.
     Nothing,
     /// Somebody takes long to die. Said once.
@@ -67,9 +67,9 @@ impl Killing {
     }
 
     /// Kills whoever is left.
-    pub(crate) fn round<'a>(&mut self, reaper: &mut dyn Reaper<'a>) -> Came {
+    pub(crate) fn round<'a>(&mut self, reaper: &mut dyn Reaper<'a>) -> RoundOutcome {
         if !std::mem::replace(&mut self.at_once, true) && reaper.tree().kill_at_once() {
-            return Came::Nothing;
+            return RoundOutcome::Nothing;
         }
         // Kill, reap, and kill what was handed to us by those who died, as long as that goes on.
         for _ in 0..BURST {
@@ -79,7 +79,7 @@ impl Killing {
         }
         let now = Instant::now();
         if self.next.is_some_and(|next| now < next) {
-            return Came::Nothing;
+            return RoundOutcome::Nothing;
         }
         let round = reaper.tree().kill_round();
         // Reaping comes first: a look at thousands takes long, and what has ended makes it longer.
@@ -88,13 +88,13 @@ impl Killing {
         match round {
             Round::OnlyRefused(refused) => {
                 self.refusals += 1;
-                if self.refusals >= REFUSALS { Came::Refused(refused) } else { Came::Nothing }
+                if self.refusals >= REFUSALS { RoundOutcome::Refused(refused) } else { RoundOutcome::Nothing }
             }
             Round::Killed if self.slow_at.is_some_and(|at| at <= now) => {
                 self.slow_at = None;
-                Came::Slow
+                RoundOutcome::Slow
             }
-            Round::Killed => Came::Nothing,
+            Round::Killed => RoundOutcome::Nothing,
         }
     }
 }

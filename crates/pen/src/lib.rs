@@ -20,15 +20,15 @@ mod idle;
 mod keep;
 mod killing;
 mod mark;
+mod opener;
 mod rate;
 mod ready;
 mod relay;
+mod requests;
 mod tear_down;
 mod tree;
 mod voice;
 mod witness;
-mod words;
-mod yard;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -39,12 +39,12 @@ use nostray_sys::descriptors::Room;
 pub use graces::Graces;
 pub use guard::FRONT_NAME;
 pub use mark::{MARK, PenId, bears_limit, is_certainly_of_no_such_pen, is_marked};
+pub use opener::{OpenPen, PenOpener, ReapOutcome, Remains, Streams};
 pub use rate::Rate;
 pub use ready::{Pattern, Port, Ready};
+pub use requests::Request;
 pub use tear_down::{Ask, Order, Reason};
 pub use witness::{Event, Nobody, Objection, Opening, Witness};
-pub use words::Request;
-pub use yard::{Penned, Remains, Streams, Yard, Yielded};
 
 /// Exit code for nostray's own failures.
 pub const OWN_FAILURE: u8 = 125;
@@ -224,7 +224,7 @@ pub enum Takes {
 /// Sends a request to a process that keeps a pen, of whatever version. The caller has checked that the handle is on the right process.
 pub fn send(keeper: &nostray_sys::Pidfd, request: impl Into<Request>, takes: Takes) -> std::io::Result<()> {
     use nostray_sys::Signal;
-    let number = words::number_of(request.into());
+    let number = requests::number_of(request.into());
     let queued = match takes {
         Takes::Queued => keeper.send_with(Signal::queued(), number),
         Takes::Terms => return keeper.send_with(Signal::TERM, number),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use nostray_sys::Pidfd;
 
 use crate::mark::{PenId, is_marked_in};
-use crate::{guard, words};
+use crate::{guard, requests};
 use nostray_sys::cgroup::Cgroup;
 use nostray_sys::identity::Identity;
 use nostray_sys::proc::{self, StartTime, Stat};
@@ -231,7 +231,7 @@ fn send(stat: &Stat, signal: Signal) -> io::Result<()> {
         // A child keeps its number until it is reaped, which only this thread does.
         if signal == Signal::TERM && stat.name == guard::NAME {
             // A guard that was handed to us: it has lost its spare, and nobody asks for anything.
-            return Pidfd::open(stat.pid)?.send_with(signal, words::SPARE_GONE);
+            return Pidfd::open(stat.pid)?.send_with(signal, requests::SPARE_GONE);
         }
         return send_to_own_child(stat.pid, signal);
     }

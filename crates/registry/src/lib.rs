@@ -32,7 +32,7 @@ pub use slots::{Holder, end_holder_apart, sweep_slot_apart, sweep_slot_here};
 pub use stopped::{WAS_STOPPED, end_stopped_steward};
 pub use survivors::{Evidence, Found};
 pub use sweep::{Outcome, Policy, Swept, forget, is_on_record, sweep, sweep_pen};
-pub use witness::{Passport, RecordKeeper, SAYS_STOPPING};
+pub use witness::{RecordDetails, RecordKeeper, SAYS_STOPPING};
 
 /// What can go wrong with the registry. None of it keeps a child from being contained.
 #[derive(Debug, thiserror::Error)]

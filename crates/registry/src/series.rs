@@ -12,7 +12,7 @@ use crate::output::Output;
 use crate::predecessors::Predecessors;
 use crate::record::{self, Process, Record, Shared, State};
 use crate::sweep;
-use crate::witness::{About, Open, Passport, ancestors_of, remove};
+use crate::witness::{About, Open, RecordDetails, ancestors_of, remove};
 use nostray_sys::secrets::masked_text;
 
 /// Keeps such a record.
@@ -25,24 +25,30 @@ pub struct SeriesKeeper {
 
 impl SeriesKeeper {
     /// Puts it on record.
-    pub fn open(id: &PenId, spec: &Spec, passport: &Passport, host: Option<Identity>) -> Result<Self, Error> {
-        Self::of(id, spec, passport, host, Takes::Queued)
+    pub fn open(id: &PenId, spec: &Spec, details: &RecordDetails, host: Option<Identity>) -> Result<Self, Error> {
+        Self::of(id, spec, details, host, Takes::Queued)
     }
 
     /// The same for a program that holds a slot itself. It knows none of our signals, and a queued one would kill it.
-    pub fn of_program(id: &PenId, spec: &Spec, passport: &Passport) -> Result<Self, Error> {
-        Self::of(id, spec, passport, None, Takes::Terms)
+    pub fn of_program(id: &PenId, spec: &Spec, details: &RecordDetails) -> Result<Self, Error> {
+        Self::of(id, spec, details, None, Takes::Terms)
     }
 
-    fn of(id: &PenId, spec: &Spec, passport: &Passport, host: Option<Identity>, takes: Takes) -> Result<Self, Error> {
+    fn of(
+        id: &PenId,
+        spec: &Spec,
+        details: &RecordDetails,
+        host: Option<Identity>,
+        takes: Takes,
+    ) -> Result<Self, Error> {
         let about = About { id, spec, tier: "none", cgroup: None };
-        let mut open = Open::new(passport, &about, takes)?;
+        let mut open = Open::new(details, &about, takes)?;
         open.record.generation = Some(0);
         open.record.host = host.map(Process::from);
         open.record.ancestors = ancestors_of(&open.record.front);
         open.enter(State::Asleep);
         let output = Output::of(&open.place, &open.record.id);
-        Ok(Self { open, output, sweeps: passport.sweep })
+        Ok(Self { open, output, sweeps: details.sweep })
     }
 
     /// The child is in this state, and it is that generation's.

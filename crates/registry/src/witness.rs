@@ -20,7 +20,7 @@ pub const SAYS_STOPPING: &str = "the child says that it is stopping";
 
 /// What a user says of a pen.
 #[derive(Debug, Clone, Default)]
-pub struct Passport {
+pub struct RecordDetails {
     /// The session that it belongs to.
     pub session: Option<String>,
     /// Whatever else.
@@ -34,7 +34,7 @@ pub struct Passport {
 /// Keeps the record of a pen, and its lines in the journal.
 #[derive(Debug)]
 pub struct RecordKeeper {
-    passport: Passport,
+    details: RecordDetails,
     open: Option<Open>,
 }
 
@@ -52,13 +52,13 @@ pub(crate) struct Open {
 impl RecordKeeper {
     /// For a pen that is about to be opened.
     #[must_use]
-    pub fn new(passport: Passport) -> Self {
-        Self { passport, open: None }
+    pub fn new(details: RecordDetails) -> Self {
+        Self { details, open: None }
     }
 
     fn start(&self, opening: &Opening<'_>) -> Result<Open, Error> {
         let about = About { id: opening.id, spec: opening.spec, tier: opening.tier, cgroup: opening.cgroup };
-        Open::new(&self.passport, &about, Takes::Queued)
+        Open::new(&self.details, &about, Takes::Queued)
     }
 }
 
@@ -77,7 +77,7 @@ impl Witness for RecordKeeper {
     }
 
     fn settled(&mut self) {
-        if self.passport.sweep {
+        if self.details.sweep {
             sweep::beside_a_start();
         }
     }
@@ -90,7 +90,7 @@ impl Witness for RecordKeeper {
 }
 
 impl Open {
-    pub(crate) fn new(passport: &Passport, about: &About<'_>, takes: Takes) -> Result<Self, Error> {
+    pub(crate) fn new(details: &RecordDetails, about: &About<'_>, takes: Takes) -> Result<Self, Error> {
         let place = Place::for_writing()?;
         let world = World::current().ok_or_else(|| Error::NoProc { why: crate::why_no_world() })?;
         let id = about.id.to_string();
@@ -110,8 +110,8 @@ impl Open {
             started: now(),
             command: masked(&about.spec.command),
             cwd: std::env::current_dir().map_or_else(|_| String::new(), |path| path.display().to_string()),
-            session: passport.session.clone(),
-            labels: passport.labels.clone(),
+            session: details.session.clone(),
+            labels: details.labels.clone(),
             boot: world.boot,
             pid_namespace: world.pid_namespace,
             host: None,
@@ -131,7 +131,7 @@ impl Open {
             status: None,
             queued: takes == Takes::Queued,
             limited: nostray_pen::bears_limit(),
-            slot: passport.slot.clone(),
+            slot: details.slot.clone(),
             shared: None,
         };
         if let Err(error) = record.write(&place) {

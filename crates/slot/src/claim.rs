@@ -15,9 +15,9 @@ use nostray_sys::process::getppid;
 use nostray_sys::{Pidfd, Signal};
 
 use crate::decide::{self, Because, Move, Sight, decide};
-use crate::history::{Changes, History, Moment, Tenure};
+use crate::history::{Changes, History, HolderEntry, Moment};
 use crate::lock::{Held, Lock};
-use crate::queue::{self, Kind, Ticket, Waiting};
+use crate::queue::{self, Kind, Ticket, Waiter};
 use crate::tenancy::Tenancy;
 use crate::{Error, Name, look, place_of};
 
@@ -34,7 +34,7 @@ pub enum IfTaken {
 
 /// What somebody wants.
 #[derive(Debug, Clone)]
-pub struct Wish {
+pub struct SlotRequest {
     /// Which slot.
     pub slot: Name,
     /// What to do if somebody holds it.
@@ -88,7 +88,7 @@ enum Helper {
 /// An attempt to get a slot. Its place in the queue is given up when it is dropped.
 #[derive(Debug)]
 pub struct Claim {
-    wish: Wish,
+    wish: SlotRequest,
     id: String,
     place: Place,
     lock: Lock,
@@ -134,7 +134,7 @@ const SWEEPS: u32 = 3;
 
 impl Claim {
     /// Nothing is done before the first [`Claim::step`].
-    pub fn new(wish: Wish, id: &PenId) -> Result<Self, Error> {
+    pub fn new(wish: SlotRequest, id: &PenId) -> Result<Self, Error> {
         let place = place_of(&wish.slot)?;
         let lock = Lock::open(&place)?;
         let watch = lock.watch()?;
@@ -260,8 +260,8 @@ impl Claim {
                     if self.was_replaced { Kind::Wait } else { Kind::Replace }
                 }
             };
-            let Wish { command, session, .. } = &self.wish;
-            let who = Waiting::new(self.id.clone(), command.clone(), session.clone(), Moment::now().time);
+            let SlotRequest { command, session, .. } = &self.wish;
+            let who = Waiter::new(self.id.clone(), command.clone(), session.clone(), Moment::now().time);
             let ticket = Ticket::draw(&self.place, kind, &who.ok_or_else(|| Error::NoProc(why_no_world()))?)?;
             if kind == Kind::Replace {
                 // Those who wanted the same are superseded.
@@ -489,12 +489,12 @@ impl Claim {
 
     fn take(&mut self) -> Result<Step, Error> {
         let Some(held) = self.held.take() else { return Ok(Step::Waiting(None)) };
-        let Wish { slot, command, session, .. } = self.wish.clone();
+        let SlotRequest { slot, command, session, .. } = self.wish.clone();
         let replaced = self.ticket.as_ref().filter(|ticket| ticket.kind() == Kind::Replace);
         let replaced = replaced.map(|ticket| ticket.turn.since());
-        let mut tenure = Tenure::begin(&self.id, command, session);
-        (tenure.host, tenure.replaced) = (self.host, replaced);
-        History::add(&self.place, tenure, self.asked.as_ref().map(|(id, _)| id.as_str()))?;
+        let mut entry = HolderEntry::begin(&self.id, command, session);
+        (entry.host, entry.replaced) = (self.host, replaced);
+        History::add(&self.place, entry, self.asked.as_ref().map(|(id, _)| id.as_str()))?;
         self.ticket = None;
         Ok(Step::Taken(Tenancy::new(held, self.place.clone(), slot, self.id.clone())))
     }
@@ -503,7 +503,7 @@ impl Claim {
     fn holder(&self) -> Option<Holder> {
         let mut history = History::read(&self.place);
         let holders = Holder::all_of(self.wish.slot.as_str(), &history.places());
-        let last = history.tenures.pop().filter(|tenure| tenure.ended.is_none()).map(|tenure| tenure.id);
+        let last = history.entries.pop().filter(|entry| entry.ended.is_none()).map(|entry| entry.id);
         // A history may be lost; whoever is on record and lives has it all the same.
         let said = holders.iter().find(|holder| Some(&holder.record.id) == last.as_ref());
         said.or_else(|| holders.iter().find(|holder| holder.is_kept())).cloned()
@@ -513,8 +513,8 @@ impl Claim {
     fn is_too_late_to_replace(&self, holder: Option<&Holder>) -> bool {
         let (Some(holder), Some(ticket)) = (holder, &self.ticket) else { return false };
         let history = History::read(&self.place);
-        let tenure = history.tenures.iter().rev().find(|tenure| tenure.id == holder.record.id);
-        tenure.and_then(|tenure| tenure.replaced).is_some_and(|since| since > ticket.turn.since())
+        let entry = history.entries.iter().rev().find(|entry| entry.id == holder.record.id);
+        entry.and_then(|entry| entry.replaced).is_some_and(|since| since > ticket.turn.since())
     }
 
     fn host_was_replaced(&self) -> bool {

@@ -37,7 +37,7 @@ impl Moment {
 
 /// One who holds a slot, or has held it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tenure {
+pub struct HolderEntry {
     /// The pen.
     pub id: String,
     /// Its command line, with secrets masked.
@@ -71,7 +71,7 @@ pub struct Tenure {
     boot: String,
 }
 
-impl Tenure {
+impl HolderEntry {
     pub(crate) fn begin(id: &str, command: Vec<String>, session: Option<String>) -> Self {
         let boot = World::current().map_or_else(String::new, |world| world.boot);
         let place = Place::for_writing().map_or_else(|_| PathBuf::new(), |place| place.path().to_owned());
@@ -86,7 +86,7 @@ impl Tenure {
 pub(crate) struct History {
     version: u32,
     /// Those who are remembered.
-    pub(crate) tenures: Vec<Tenure>,
+    pub(crate) entries: Vec<HolderEntry>,
 }
 
 const VERSION: u32 = 1;
@@ -110,29 +110,27 @@ impl History {
 
     /// Adds one who has just got the slot. Whoever had it before has ended without a word if none is written down; whether it was
     /// asked to hand over, the newcomer knows who `asked` it.
-    pub(crate) fn add(place: &Place, tenure: Tenure, asked: Option<&str>) -> Result<(), Error> {
+    pub(crate) fn add(place: &Place, entry: HolderEntry, asked: Option<&str>) -> Result<(), Error> {
         let mut history = Self::read(place);
         history.version = VERSION;
-        if let Some(last) = history.tenures.last_mut().filter(|last| Some(last.id.as_str()) == asked) {
+        if let Some(last) = history.entries.last_mut().filter(|last| Some(last.id.as_str()) == asked) {
             last.handed_over = true;
         }
-        if let Some(last) = history.tenures.last_mut().filter(|last| last.ended.is_none()) {
-            last.ended = Some(tenure.taken);
+        if let Some(last) = history.entries.last_mut().filter(|last| last.ended.is_none()) {
+            last.ended = Some(entry.taken);
             last.why.get_or_insert_with(|| "all of nostray's processes around it were killed".to_owned());
         }
-        history.tenures.push(tenure);
-        let too_many = history.tenures.len().saturating_sub(MOST);
-        history.tenures.drain(..too_many);
+        history.entries.push(entry);
+        let too_many = history.entries.len().saturating_sub(MOST);
+        history.entries.drain(..too_many);
         history.write(place)
     }
 
     /// Changes what is said of one, unless it has ended: then the history is somebody else's.
-    pub(crate) fn amend(place: &Place, id: &str, change: impl FnOnce(&mut Tenure)) {
+    pub(crate) fn amend(place: &Place, id: &str, change: impl FnOnce(&mut HolderEntry)) {
         let mut history = Self::read(place);
-        if let Some(tenure) =
-            history.tenures.iter_mut().rev().find(|tenure| tenure.id == id && tenure.ended.is_none())
-        {
-            change(tenure);
+        if let Some(entry) = history.entries.iter_mut().rev().find(|entry| entry.id == id && entry.ended.is_none()) {
+            change(entry);
             // It says less than it could; nothing else depends on it.
             history.write(place).ok();
         }
@@ -141,7 +139,7 @@ impl History {
     /// Where the records of those are who had it last. Their hosts may have given them another environment than ours.
     pub(crate) fn places(&self) -> Vec<Place> {
         let mut places: Vec<Place> = Vec::new();
-        for place in self.tenures.iter().rev().take(4).filter_map(|tenure| Place::existing(&tenure.place)) {
+        for place in self.entries.iter().rev().take(4).filter_map(|entry| Place::existing(&entry.place)) {
             if !places.contains(&place) {
                 places.push(place);
             }
@@ -152,12 +150,12 @@ impl History {
     /// Whether a child of this host was replaced, and all who got the slot since then replaced their predecessor, too. The last one of
     /// them may not be written down yet. Not if the holder is of this host itself: a host may replace what it has started.
     pub(crate) fn was_replaced(&self, host: Process, boot: &str) -> bool {
-        for (at, tenure) in self.tenures.iter().rev().take_while(|tenure| tenure.boot == boot).enumerate() {
-            let is_holder = at == 0 && tenure.ended.is_none();
-            if !is_holder && !tenure.handed_over {
+        for (at, entry) in self.entries.iter().rev().take_while(|entry| entry.boot == boot).enumerate() {
+            let is_holder = at == 0 && entry.ended.is_none();
+            if !is_holder && !entry.handed_over {
                 return false;
             }
-            if tenure.host == Some(host) {
+            if entry.host == Some(host) {
                 return !is_holder;
             }
         }
@@ -168,16 +166,16 @@ impl History {
     /// to the one who holds it now.
     pub(crate) fn goes_from_hand_to_hand(&self, limit: Rate, now: Moment, boot: &str) -> Option<Changes> {
         let within = u64::try_from(limit.within.as_millis()).unwrap_or(u64::MAX);
-        let recent = |tenure: &&Tenure| {
-            tenure.boot == boot
-                && tenure.ended.is_some_and(|ended| now.since_boot.saturating_sub(ended.since_boot) <= within)
+        let recent = |entry: &&HolderEntry| {
+            entry.boot == boot
+                && entry.ended.is_some_and(|ended| now.since_boot.saturating_sub(ended.since_boot) <= within)
         };
         let is_beyond = |times: &usize| *times > usize::try_from(limit.times).unwrap_or(usize::MAX);
         // Once a holder is ready, no start is in vain any more.
-        let is_over = self.tenures.last().is_some_and(|last| last.ended.is_none() && last.ready.is_some());
-        let past = self.tenures.iter().rev().skip_while(|tenure| tenure.ended.is_none());
-        let in_vain = past.take_while(|tenure| tenure.ready.is_none() && !is_over).filter(recent).count();
-        let handed_over = self.tenures.iter().filter(|tenure| tenure.handed_over).filter(recent).count();
+        let is_over = self.entries.last().is_some_and(|last| last.ended.is_none() && last.ready.is_some());
+        let past = self.entries.iter().rev().skip_while(|entry| entry.ended.is_none());
+        let in_vain = past.take_while(|entry| entry.ready.is_none() && !is_over).filter(recent).count();
+        let handed_over = self.entries.iter().filter(|entry| entry.handed_over).filter(recent).count();
         let in_vain = Some(in_vain).filter(is_beyond).map(|times| Changes { times, in_vain: true });
         in_vain.or_else(|| Some(handed_over).filter(is_beyond).map(|times| Changes { times, in_vain: false }))
     }
@@ -206,9 +204,9 @@ fn path(place: &Place) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn tenure(id: &str, ready: bool, ended: Option<u64>) -> Tenure {
+    fn entry(id: &str, ready: bool, ended: Option<u64>) -> HolderEntry {
         let moment = |since_boot| Moment { time: 0, since_boot };
-        Tenure {
+        HolderEntry {
             id: id.to_owned(),
             command: Vec::new(),
             session: None,
@@ -226,24 +224,24 @@ mod tests {
 
     const LIMIT: Rate = Rate { times: 3, within: Duration::from_secs(60) };
 
-    fn changes(tenures: Vec<Tenure>, now: u64) -> Option<Changes> {
-        let history = History { version: VERSION, tenures };
+    fn changes(entries: Vec<HolderEntry>, now: u64) -> Option<Changes> {
+        let history = History { version: VERSION, entries };
         history.goes_from_hand_to_hand(LIMIT, Moment { time: 0, since_boot: now }, "b")
     }
 
-    fn in_vain(tenures: Vec<Tenure>, now: u64) -> Option<usize> {
-        changes(tenures, now).filter(|changes| changes.in_vain).map(|changes| changes.times)
+    fn in_vain(entries: Vec<HolderEntry>, now: u64) -> Option<usize> {
+        changes(entries, now).filter(|changes| changes.in_vain).map(|changes| changes.times)
     }
 
-    fn of_host(host: i32, handed_over: bool, ended: Option<u64>) -> Tenure {
+    fn of_host(host: i32, handed_over: bool, ended: Option<u64>) -> HolderEntry {
         let host = Some(Process { pid: host, start: 7 });
-        Tenure { host, handed_over, ..tenure("x", true, ended) }
+        HolderEntry { host, handed_over, ..entry("x", true, ended) }
     }
 
     #[test]
     fn a_host_was_replaced_until_a_holder_ends_by_itself() {
-        let was = |tenures: &[Tenure], host: i32| {
-            let history = History { version: VERSION, tenures: tenures.to_vec() };
+        let was = |entries: &[HolderEntry], host: i32| {
+            let history = History { version: VERSION, entries: entries.to_vec() };
             history.was_replaced(Process { pid: host, start: 7 }, "b")
         };
         let (gave_way, ended, holds) = (
@@ -259,46 +257,46 @@ mod tests {
         assert!(!was(&[gave_way(1), holds(1)], 1), "by itself");
         assert!(!was(&[gave_way(1), ended(2), holds(3)], 1), "the replacer has ended");
         assert!(!was(&[gave_way(1), ended(2)], 1), "the slot is free");
-        let other_start = History { version: VERSION, tenures: vec![gave_way(1), holds(2)] };
+        let other_start = History { version: VERSION, entries: vec![gave_way(1), holds(2)] };
         assert!(!other_start.was_replaced(Process { pid: 1, start: 8 }, "b"), "the number was used again");
         assert!(!other_start.was_replaced(Process { pid: 1, start: 7 }, "c"), "before the machine was started");
     }
 
     #[test]
     fn more_hand_overs_than_the_limit_are_too_many_whether_or_not_a_holder_was_ready() {
-        let mut tenures: Vec<_> = (0..3).map(|host| of_host(host, true, Some(1000))).collect();
-        tenures.push(of_host(9, false, None));
-        assert_eq!(changes(tenures.clone(), 2000), None);
-        tenures.insert(0, of_host(8, true, Some(900)));
-        assert_eq!(changes(tenures.clone(), 2000), Some(Changes { times: 4, in_vain: false }));
-        assert_eq!(changes(tenures, 62_000), None, "long ago");
+        let mut entries: Vec<_> = (0..3).map(|host| of_host(host, true, Some(1000))).collect();
+        entries.push(of_host(9, false, None));
+        assert_eq!(changes(entries.clone(), 2000), None);
+        entries.insert(0, of_host(8, true, Some(900)));
+        assert_eq!(changes(entries.clone(), 2000), Some(Changes { times: 4, in_vain: false }));
+        assert_eq!(changes(entries, 62_000), None, "long ago");
     }
 
     #[test]
     fn it_is_a_loop_when_more_than_so_many_were_never_ready() {
-        let ended = |count: usize| -> Vec<_> { (0..count).map(|_| tenure("x", false, Some(1000))).collect() };
+        let ended = |count: usize| -> Vec<_> { (0..count).map(|_| entry("x", false, Some(1000))).collect() };
         assert_eq!(in_vain(ended(3), 2000), None);
         assert_eq!(in_vain(ended(4), 2000), Some(4));
         // The one who holds it now is no change of hands yet.
         let mut with_holder = ended(3);
-        with_holder.push(tenure("now", false, None));
+        with_holder.push(entry("now", false, None));
         assert_eq!(in_vain(with_holder.clone(), 2000), None);
-        with_holder.insert(0, tenure("x", false, Some(900)));
+        with_holder.insert(0, entry("x", false, Some(900)));
         assert_eq!(in_vain(with_holder.clone(), 2000), Some(4));
         // Once that one is ready, it is over.
         with_holder.pop();
-        with_holder.push(tenure("now", true, None));
+        with_holder.push(entry("now", true, None));
         assert_eq!(in_vain(with_holder, 2000), None);
     }
 
     #[test]
     fn it_is_none_when_one_was_ready_or_it_was_long_ago_or_before_the_machine_was_started() {
-        let mut tenures: Vec<_> = (0..4).map(|_| tenure("x", false, Some(1000))).collect();
-        tenures.insert(2, tenure("fine", true, Some(1000)));
-        assert_eq!(in_vain(tenures, 2000), None);
-        let tenures: Vec<_> = (0..9).map(|_| tenure("x", false, Some(1000))).collect();
-        assert_eq!(in_vain(tenures.clone(), 62_000), None);
-        let of_before = tenures.into_iter().map(|tenure| Tenure { boot: "a".to_owned(), ..tenure }).collect();
+        let mut entries: Vec<_> = (0..4).map(|_| entry("x", false, Some(1000))).collect();
+        entries.insert(2, entry("fine", true, Some(1000)));
+        assert_eq!(in_vain(entries, 2000), None);
+        let entries: Vec<_> = (0..9).map(|_| entry("x", false, Some(1000))).collect();
+        assert_eq!(in_vain(entries.clone(), 62_000), None);
+        let of_before = entries.into_iter().map(|entry| HolderEntry { boot: "a".to_owned(), ..entry }).collect();
         assert_eq!(in_vain(of_before, 2000), None);
     }
 
@@ -308,14 +306,14 @@ mod tests {
         let place = Place::at(&folder).expect("place");
         assert_eq!(History::read(&place), History::default());
         for number in 0..=MOST {
-            History::add(&place, Tenure::begin(&number.to_string(), Vec::new(), None), None).expect("added");
+            History::add(&place, HolderEntry::begin(&number.to_string(), Vec::new(), None), None).expect("added");
         }
-        History::amend(&place, &MOST.to_string(), |tenure| tenure.ready = Some(Moment::now()));
+        History::amend(&place, &MOST.to_string(), |entry| entry.ready = Some(Moment::now()));
         let history = History::read(&place);
-        assert_eq!(history.tenures.len(), MOST);
-        let (last, before) = history.tenures.split_last().expect("there");
+        assert_eq!(history.entries.len(), MOST);
+        let (last, before) = history.entries.split_last().expect("there");
         assert!(last.ready.is_some() && last.ended.is_none());
-        assert!(before.iter().all(|tenure| tenure.ended.is_some() && tenure.why.is_some()));
+        assert!(before.iter().all(|entry| entry.ended.is_some() && entry.why.is_some()));
         std::fs::write(path(&place), "{torn").expect("write");
         assert_eq!(History::read(&place), History::default());
         std::fs::remove_dir_all(folder).expect("remove");

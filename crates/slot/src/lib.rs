@@ -6,7 +6,7 @@
 
 mod claim;
 mod decide;
-mod doorstep;
+mod enter;
 mod history;
 mod lock;
 mod look;
@@ -16,12 +16,12 @@ mod tenancy;
 
 use std::path::{Path, PathBuf};
 
-pub use claim::{Claim, IfTaken, Refusal, Step, Wish};
-pub use doorstep::{Came, enter, run};
-pub use history::{Moment, Tenure};
+pub use claim::{Claim, IfTaken, Refusal, SlotRequest, Step};
+pub use enter::{Entered, enter, run};
+pub use history::{HolderEntry, Moment};
 pub use look::{Slot, is_held_around_us, slot, slots};
 pub use name::Name;
-pub use queue::{Kind, Waiting};
+pub use queue::{Kind, Waiter};
 pub use tenancy::{Tenancy, Tenant};
 
 /// If a slot changed hands more often than this, no holder is asked to hand over, unless a user says otherwise.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use nostray_pen::Ask;
 use nostray_registry::{Holder, Place, Record};
 
-use crate::history::{History, Moment, Tenure};
+use crate::history::{History, HolderEntry, Moment};
 use crate::lock::Lock;
-use crate::queue::{self, Kind, Waiting};
+use crate::queue::{self, Kind, Waiter};
 use crate::{Error, Name, all};
 
 /// A slot as it is now.
@@ -21,9 +21,9 @@ pub struct Slot {
     /// Who, as far as it is known.
     pub holder: Option<Record>,
     /// Those who wait for it, the first one first.
-    pub waiting: Vec<(Kind, Waiting)>,
+    pub waiting: Vec<(Kind, Waiter)>,
     /// Those who have held it, and who holds it now, the oldest first.
-    pub history: Vec<Tenure>,
+    pub history: Vec<HolderEntry>,
     places: Vec<Place>,
 }
 
@@ -55,9 +55,9 @@ pub fn slot(name: &Name) -> Result<Option<Slot>, Error> {
     }
     let place = crate::place_of(name)?;
     let history = History::read(&place);
-    let (places, history) = (history.places(), history.tenures);
+    let (places, history) = (history.places(), history.entries);
     let is_taken = Lock::is_taken(&place);
-    let last = history.last().filter(|tenure| tenure.ended.is_none()).map(|tenure| tenure.id.as_str());
+    let last = history.last().filter(|entry| entry.ended.is_none()).map(|entry| entry.id.as_str());
     let holders = if is_taken { Holder::all_of(name.as_str(), &places) } else { Vec::new() };
     let said = holders.iter().find(|holder| Some(holder.record.id.as_str()) == last);
     let holder = said.or_else(|| holders.iter().find(|holder| holder.is_kept())).map(|holder| holder.record.clone());

@@ -36,7 +36,7 @@ impl Kind {
 
 /// What is known of somebody who waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Waiting {
+pub struct Waiter {
     /// The name of the pen that it will be.
     pub id: String,
     /// Its process.
@@ -52,7 +52,7 @@ pub struct Waiting {
     pid_namespace: u64,
 }
 
-impl Waiting {
+impl Waiter {
     pub(crate) fn new(id: String, command: Vec<String>, session: Option<String>, since: u64) -> Option<Self> {
         let process = Process::of(nostray_sys::process::getpid())?;
         let World { boot, pid_namespace } = World::current()?;
@@ -72,7 +72,7 @@ pub(crate) struct Seen {
     /// Files are ordered by it.
     pub(crate) turn: Turn,
     pub(crate) kind: Kind,
-    pub(crate) who: Waiting,
+    pub(crate) who: Waiter,
 }
 
 /// Since when somebody waits, in nanoseconds since the machine was started; and who, to tell two apart who came at once.
@@ -119,7 +119,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    pub(crate) fn draw(place: &Place, kind: Kind, who: &Waiting) -> Result<Self, Error> {
+    pub(crate) fn draw(place: &Place, kind: Kind, who: &Waiter) -> Result<Self, Error> {
         let turn = Turn { since: nostray_sys::clock::since_boot().as_nanos(), id: who.id.clone() };
         let (path, new) = (path_of(place, kind, &turn), place.path().join(format!("{}.new", who.id)));
         let drawn: Result<File, Error> = (|| {

@@ -44,7 +44,7 @@ impl Tenancy {
     /// The child is ready: from now on it may be asked to hand over. Those who wait for that are told.
     pub fn is_ready(&mut self) {
         if !std::mem::replace(&mut self.is_ready, true) {
-            History::amend(&self.place, &self.id, |tenure| tenure.ready = Some(Moment::now()));
+            History::amend(&self.place, &self.id, |entry| entry.ready = Some(Moment::now()));
             self.wake_those_who_wait();
         }
     }
@@ -77,10 +77,10 @@ impl Tenancy {
     pub fn is_over(&mut self) {
         let why = self.why.take().map(|(Why::Firm(why) | Why::Provisional(why))| why);
         let hands_over = self.hands_over;
-        History::amend(&self.place, &self.id, |tenure| {
-            tenure.ended = Some(Moment::now());
-            tenure.handed_over |= hands_over;
-            tenure.why = why.or(tenure.why.take());
+        History::amend(&self.place, &self.id, |entry| {
+            entry.ended = Some(Moment::now());
+            entry.handed_over |= hands_over;
+            entry.why = why.or(entry.why.take());
         });
         self.held.let_go();
         self.wake_those_who_wait();

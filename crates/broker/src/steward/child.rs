@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use nostray_pen::OWN_FAILURE;
 use nostray_registry::{Story, masked};
-use nostray_slot::{Claim, IfTaken, MAX_HANDOVERS, NOT_NOW, Refusal, Step, Wish as SlotWish};
+use nostray_slot::{Claim, IfTaken, MAX_HANDOVERS, NOT_NOW, Refusal, SlotRequest, Step};
 use nostray_supervise::link::ToFront;
 use nostray_supervise::{Action, Cause, Generation, Happened, MachineEvent as Event, State, Why};
 
@@ -72,7 +72,7 @@ impl Steward {
                 if self.looks % SWEEP_AGAIN == 1
                     && let Some(sweeper) = predecessors.sweep()
                 {
-                    self.ward.yard.is_sweeper(sweeper);
+                    self.ward.opener.is_sweeper(sweeper);
                 }
                 *look_at = now + (LOOK_AGAIN * self.looks).min(LOOK_AT_LEAST);
                 return;
@@ -108,7 +108,7 @@ impl Steward {
         let step = match &mut self.claim {
             Some(claim) => claim.step().map_err(broken),
             None => Claim::new(
-                SlotWish {
+                SlotRequest {
                     slot: match wish.name.parse() {
                         Ok(name) => name,
                         Err(why) => return self.has_no_slot(generation, refused(&why), OWN_FAILURE),

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use nostray_pen::Yard;
+use nostray_pen::PenOpener;
 use nostray_registry::{Cause, Labels, Lease, Process, Story};
 use nostray_supervise::MachineEvent as Event;
 use nostray_supervise::link::{ToFront, line};
@@ -194,13 +194,13 @@ impl Steward {
     }
 
     pub(super) fn on_signals(&mut self) {
-        while let Some(arrived) = self.ward.yard.next_signal() {
-            if let Some(ask) = Yard::asks(arrived) {
+        while let Some(arrived) = self.ward.opener.next_signal() {
+            if let Some(ask) = PenOpener::asks(arrived) {
                 self.drive(Event::Stop);
                 self.ward.ask(ask);
-            } else if Yard::asks_to_restart(arrived) {
+            } else if PenOpener::asks_to_restart(arrived) {
                 self.drive(Event::Restart);
-            } else if Yard::is_the_end(arrived) {
+            } else if PenOpener::is_the_end(arrived) {
                 let cause = Cause::of_signal(arrived);
                 let why = format!("its steward was stopped: {cause}");
                 if let Some(record) = self.ward.record() {

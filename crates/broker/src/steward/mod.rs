@@ -13,8 +13,8 @@ use std::os::fd::OwnedFd;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use nostray_pen::{Error, Graces, Isolation, PenId, Ready, Spec, Yard};
-use nostray_registry::{Passport, Predecessors, Shared, Story};
+use nostray_pen::{Error, Graces, Isolation, PenId, PenOpener, Ready, Spec};
+use nostray_registry::{Predecessors, RecordDetails, Shared, Story};
 use nostray_slot::Claim;
 use nostray_supervise::link::{SlotWish, Wish};
 use nostray_supervise::{
@@ -47,7 +47,7 @@ pub fn run() -> Result<u8, Error> {
     set_name(NAME);
     let system = |action| move |error| Error::System { action, error };
     // First of all: what is open now is taken for what the child is to have.
-    let yard = Yard::open(&[])?;
+    let opener = PenOpener::open(&[])?;
     let control = own_stdin().map_err(system("take over the broker's socket"))?;
     let charge = Charge::receive(&control).map_err(system("hear the broker"))?;
     let id = PenId::new();
@@ -67,7 +67,7 @@ pub fn run() -> Result<u8, Error> {
     };
     let keeping = Keeping {
         spec: spec(command, wish),
-        passport: Passport { session: None, labels: Default::default(), slot: None, sweep: true },
+        details: RecordDetails { session: None, labels: Default::default(), slot: None, sweep: true },
         max_memory: wish.max_memory,
         max_line: wish.max_line,
     };
@@ -77,7 +77,7 @@ pub fn run() -> Result<u8, Error> {
         route_by: wish.route_by.clone(),
         window: WINDOW,
     };
-    let mut ward = Ward::new(keeping, yard, id);
+    let mut ward = Ward::new(keeping, opener, id);
     ward.keep().map_err(system("become a subreaper"))?;
     let mut steward = Steward {
         limit: policy.max_failures,

@@ -41,10 +41,10 @@ impl Steward {
         let timeout = self.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = if self.is_over { Some(std::time::Duration::ZERO) } else { timeout };
         let events = &mut self.events;
-        events.want(SIGNALS, self.ward.yard.signals(), Until::Readable, 0);
+        events.want(SIGNALS, self.ward.opener.signals(), Until::Readable, 0);
         if let Some(control) = &self.control {
             events.want(CONTROL, control.as_fd(), Until::Readable, 0);
-            if let Some(broker) = self.ward.yard.ends().next() {
+            if let Some(broker) = self.ward.opener.ends().next() {
                 events.want(BROKER, broker, Until::Readable, 0);
             }
         }

@@ -15,7 +15,7 @@ use nostray_sys::signal::{Signal, SignalFd, send_to_own_child};
 
 use crate::child::Plan;
 use crate::front::signals_to_watch;
-use crate::killing::{Came, Killing, Reaper};
+use crate::killing::{Killing, Reaper, RoundOutcome};
 use crate::mark::{self, MARK};
 use crate::tree::{Tier, Tree};
 
@@ -103,7 +103,7 @@ fn look(plan: &Plan, program: &Program, guard: Pid, group: Option<&Path>) -> u8 
                 killing.begin(&around.tree, now);
                 killing
             });
-            if let Came::Refused(_) = killing.round(&mut around) {
+            if let RoundOutcome::Refused(_) = killing.round(&mut around) {
                 break; // they are handed to the guard, which says so at the end
             }
         }

@@ -10,10 +10,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use nostray_pen::{PenId, Yard};
+use nostray_pen::{PenId, PenOpener};
 use nostray_registry::Process;
 use nostray_rpc::Lines;
-use nostray_slot::{Came, enter};
+use nostray_slot::{Entered, enter};
 use nostray_sys::descriptors::write_to_stderr_at_once;
 use nostray_sys::events::Events;
 use nostray_sys::stream::Sink;
@@ -45,7 +45,7 @@ pub struct Options {
     /// The child is one that others share, if there is a way to it.
     pub share: Option<Share>,
     /// The slot that a child of our own needs.
-    pub slot: Option<nostray_slot::Wish>,
+    pub slot: Option<nostray_slot::SlotRequest>,
 }
 
 /// Runs a supervised child for the host that started this process, and returns the exit code to end with once nothing is left.
@@ -53,12 +53,12 @@ pub struct Options {
 /// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else.**
 pub fn run(options: Options) -> Result<u8, Error> {
     let Options { keeping, settings, lazy, remember, share, slot } = options;
-    let mut yard = Yard::open(&keeping.spec.die_with)?;
+    let mut opener = PenOpener::open(&keeping.spec.die_with)?;
     let id = PenId::new();
-    let tenancy = match slot.map(|wish| enter(&mut yard, wish, &id)).transpose() {
+    let tenancy = match slot.map(|wish| enter(&mut opener, wish, &id)).transpose() {
         Ok(None) => None,
-        Ok(Some(Came::Got(tenancy))) => Some(tenancy),
-        Ok(Some(Came::Over(code))) => return Ok(code),
+        Ok(Some(Entered::Got(tenancy))) => Some(tenancy),
+        Ok(Some(Entered::Over(code))) => return Ok(code),
         Err(why) => return Err(Error::Refused(why.to_string())),
     };
     let events = Events::new().map_err(|error| Error::System { action: "watch for events", error })?;
@@ -71,9 +71,9 @@ pub fn run(options: Options) -> Result<u8, Error> {
     };
     let session = Session::new(settings, cache, lazy, nostray_sys::process::random());
     let from_host = Some(Lines::new(keeping.max_line));
-    let mut ward = Ward::new(keeping, yard, id);
+    let mut ward = Ward::new(keeping, opener, id);
     let link = share.map(|mut share| {
-        share.attach.host = ward.yard.host().map(Process::from);
+        share.attach.host = ward.opener.host().map(Process::from);
         Link::new(share)
     });
     if link.is_none() {

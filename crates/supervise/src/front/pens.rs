@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use nostray_pen::Yard;
+use nostray_pen::PenOpener;
 use nostray_registry::{Cause, Story};
 use nostray_sys::poll::{self, Until};
 
@@ -12,17 +12,17 @@ use crate::ward::Happened;
 
 impl Front<'_> {
     pub(super) fn on_signals(&mut self) {
-        while let Some(arrived) = self.ward.yard.next_signal() {
-            if let Some(ask) = Yard::asks(arrived) {
+        while let Some(arrived) = self.ward.opener.next_signal() {
+            if let Some(ask) = PenOpener::asks(arrived) {
                 self.session.stop(self.now());
                 self.ward.ask(ask);
                 continue;
             }
-            if Yard::asks_to_restart(arrived) {
+            if PenOpener::asks_to_restart(arrived) {
                 self.session.restart(self.now());
                 continue;
             }
-            let is_the_end = Yard::is_the_end(arrived);
+            let is_the_end = PenOpener::is_the_end(arrived);
             if self.ward.saw_key(arrived) {
                 continue;
             }
@@ -43,7 +43,7 @@ impl Front<'_> {
     }
 
     pub(super) fn on_host_ended(&mut self) {
-        let events: Vec<_> = self.ward.yard.ends().map(|fd| (fd, Until::Readable)).collect();
+        let events: Vec<_> = self.ward.opener.ends().map(|fd| (fd, Until::Readable)).collect();
         let came = poll::wait(&events, Some(Duration::ZERO)).unwrap_or_default();
         if came.contains(&true) {
             self.host_gone = true;
@@ -86,7 +86,7 @@ impl Front<'_> {
                     self.session.child_emptied(buried.generation, buried.cause, now);
                 }
                 if buried.was_to_be_suspended {
-                    Yard::stop_with_terminal(nostray_sys::Signal::TSTP);
+                    PenOpener::stop_with_terminal(nostray_sys::Signal::TSTP);
                 }
             }
         }

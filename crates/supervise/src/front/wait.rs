@@ -68,7 +68,7 @@ impl Front<'_> {
         let stamp = self.link.as_ref().map_or(0, |link| link.connections);
         let events = &mut self.events;
         let mut want = |name: usize, fd: BorrowedFd<'_>, until, stamp| events.want(name, fd, until, stamp);
-        want(SIGNALS, self.ward.yard.signals(), Until::Readable, 0);
+        want(SIGNALS, self.ward.opener.signals(), Until::Readable, 0);
         if !self.to_host.is_empty() && !self.host_deaf {
             want(TO_HOST, self.host.stdout, Until::Writable, 0);
         }
@@ -83,13 +83,13 @@ impl Front<'_> {
                 && waiting < ENOUGH
             {
                 want(FROM_HOST, self.host.stdin, Until::Readable, 0);
-            } else if self.ward.yard.stdin_tells() && self.hung_up.is_none() {
+            } else if self.ward.opener.stdin_tells() && self.hung_up.is_none() {
                 // Nobody can take what it says now; that it has closed its end must be seen all the same.
                 want(HOST_HUNG_UP, self.host.stdin, Until::HungUp, 0);
             }
         }
         if !self.host_gone {
-            for (number, fd) in self.ward.yard.ends().enumerate() {
+            for (number, fd) in self.ward.opener.ends().enumerate() {
                 want(HOST_ENDED + number, fd, Until::Readable, 0);
             }
         }

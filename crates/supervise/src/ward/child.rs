@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use nostray_pen::{Ask, Graces, Order, Penned, Remains, Streams, Yard, give_order};
+use nostray_pen::{Ask, Graces, OpenPen, Order, PenOpener, Remains, Streams, give_order};
 use nostray_registry::Process;
 use nostray_sys::Pidfd;
 use nostray_sys::identity::Identity;
@@ -19,7 +19,7 @@ use crate::machine::{Generation, Why};
 #[derive(Debug)]
 pub struct Child {
     pub(super) generation: Generation,
-    pub(super) penned: Penned,
+    pub(super) open_pen: OpenPen,
     pub(super) inbox: Inbox,
     /// What is said to it and by it.
     pub talk: Talk,
@@ -83,14 +83,14 @@ pub(super) enum Ending {
 impl Child {
     pub(super) fn new(
         generation: Generation,
-        (penned, streams): (Penned, Streams),
+        (open_pen, streams): (OpenPen, Streams),
         inbox: Inbox,
         max_line: usize,
         is_ready: bool,
     ) -> Self {
         Self {
             generation,
-            penned,
+            open_pen,
             inbox,
             talk: Talk::with_child(streams.stdio, max_line),
             stderr: Some(streams.stderr),
@@ -166,42 +166,42 @@ impl Child {
         }
         let inner = [self.guard.as_ref().map(|(_, guard)| guard), self.spare.as_ref()];
         if !inner.into_iter().flatten().any(|keeper| lives(keeper) && nostray_pen::ask(keeper, ask).is_ok()) {
-            self.penned.ask(ask);
+            self.open_pen.ask(ask);
         }
     }
 
     /// Passes a signal of the host's on. The second one that is to end it ends all patience, as the pen's front would see to.
     pub(super) fn pass(&mut self, arrived: Arrived, is_the_end: bool) {
-        if self.penned.wakes_us(arrived) {
+        if self.open_pen.wakes_us(arrived) {
             return;
         }
         self.asked += u32::from(is_the_end);
         if self.front_ended && is_the_end && self.asked > 1 {
             self.ask(Ask::StopNow);
         }
-        if !self.penned.hand_on(arrived) && is_the_end && self.ending == Ending::No {
+        if !self.open_pen.hand_on(arrived) && is_the_end && self.ending == Ending::No {
             // Whoever keeps it learns of it by the end of the child's input.
             self.ending = Ending::EndOfInput(Instant::now());
         }
     }
 
     /// Takes over what is left when nobody of ours keeps it any more. True if that is so from now on.
-    pub(super) fn take_over(&mut self, yard: &Yard, grace: Duration) -> bool {
+    pub(super) fn take_over(&mut self, opener: &PenOpener, grace: Duration) -> bool {
         let is_new = self.remains.is_none() && !self.is_kept();
         if is_new {
-            self.remains = Some(yard.end_remains(&self.penned, grace, self.group.as_deref()));
+            self.remains = Some(opener.end_remains(&self.open_pen, grace, self.group.as_deref()));
             self.ending = Ending::EndOfInput(Instant::now());
         }
         is_new
     }
 
     /// Carries on with the end of what was taken over.
-    pub(super) fn end_remains(&mut self, yard: &mut Yard) {
+    pub(super) fn end_remains(&mut self, opener: &mut PenOpener) {
         if self.is_kept() {
             self.remains = None; // whoever keeps it has only now been heard of
         }
         if let Some(remains) = &mut self.remains {
-            self.refused.extend(remains.go_on(yard));
+            self.refused.extend(remains.go_on(opener));
         }
     }
 

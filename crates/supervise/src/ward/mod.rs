@@ -10,8 +10,8 @@ mod talk;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use nostray_pen::{Ask, Order, PenId, Ready, Remains, Spec, Witness, Yard, Yielded};
-use nostray_registry::{Passport, RecordKeeper, SeriesKeeper};
+use nostray_pen::{Ask, Order, PenId, PenOpener, Ready, ReapOutcome, Remains, Spec, Witness};
+use nostray_registry::{RecordDetails, RecordKeeper, SeriesKeeper};
 use nostray_slot::Tenancy;
 use nostray_sys::descriptors::write_to_stderr_at_once;
 use nostray_sys::events::Events;
@@ -35,7 +35,7 @@ pub struct Keeping {
     /// What to contain, and how.
     pub spec: Spec,
     /// What is said of it on record.
-    pub passport: Passport,
+    pub details: RecordDetails,
     /// The memory that the child's tree may use.
     pub max_memory: Option<u64>,
     /// The longest line that is passed on.
@@ -47,7 +47,7 @@ pub struct Keeping {
 pub struct Ward {
     keeping: Keeping,
     /// Who started us, our signals, and the pens.
-    pub yard: Yard,
+    pub opener: PenOpener,
     id: PenId,
     series: Option<SeriesKeeper>,
     /// Whoever reads our warnings has had one.
@@ -91,10 +91,10 @@ pub struct Buried {
 impl Ward {
     /// Nothing is started, and nothing is on record yet.
     #[must_use]
-    pub fn new(keeping: Keeping, yard: Yard, id: PenId) -> Self {
+    pub fn new(keeping: Keeping, opener: PenOpener, id: PenId) -> Self {
         Self {
             keeping,
-            yard,
+            opener,
             id,
             series: None,
             warned: false,
@@ -108,7 +108,7 @@ impl Ward {
 
     /// From now on there may be a child: it is on record, and what it leaves is ours to end.
     pub fn keep(&mut self) -> std::io::Result<()> {
-        self.yard.adopt_orphans()?;
+        self.opener.adopt_orphans()?;
         self.open_record();
         Ok(())
     }
@@ -141,7 +141,7 @@ impl Ward {
         if let Some(inbox) = child.inbox.fd() {
             want(Event::News, inbox, Until::Readable);
         }
-        if let Some(front) = child.penned.front() {
+        if let Some(front) = child.open_pen.front() {
             want(Event::Front, front, Until::Readable);
         }
         if let Some(stdout) = child.talk.mouth().filter(|_| is_heard) {
@@ -175,7 +175,7 @@ impl Ward {
         let child = self.child.as_mut()?;
         child.end_on();
         if child.remains.as_ref().and_then(Remains::deadline).is_some_and(|at| at <= Instant::now()) {
-            child.end_remains(&mut self.yard);
+            child.end_remains(&mut self.opener);
             return self.look_after();
         }
         None
@@ -192,12 +192,12 @@ impl Ward {
     pub fn look_after(&mut self) -> Option<Happened> {
         loop {
             let Some(child) = &mut self.child else {
-                self.yard.reap_others();
+                self.opener.reap_others();
                 return None;
             };
-            self.yard.abandon(&child.refused);
-            match self.yard.reap(&mut child.penned) {
-                Yielded::Front(how) => {
+            self.opener.abandon(&child.refused);
+            match self.opener.reap(&mut child.open_pen) {
+                ReapOutcome::Front(how) => {
                     child.front_ended = true;
                     self.code = match how {
                         Ended::Exited(code) => code,
@@ -205,18 +205,18 @@ impl Ward {
                         Ended::Killed(_) => nostray_pen::OWN_FAILURE,
                     };
                 }
-                Yielded::Stopped(by) => {
+                ReapOutcome::Stopped(by) => {
                     child.suspended = None;
-                    child.penned.stop_with_it(by);
-                    child.penned.go_on();
+                    child.open_pen.stop_with_it(by);
+                    child.open_pen.go_on();
                 }
-                Yielded::Nothing => {
+                ReapOutcome::Nothing => {
                     // All of its keepers were killed: what is left of the tree has been handed to us.
                     let generation = child.generation;
-                    let is_ours = child.take_over(&self.yard, self.keeping.spec.graces.term());
+                    let is_ours = child.take_over(&self.opener, self.keeping.spec.graces.term());
                     return is_ours.then(|| Happened::Lost(generation, Cause(KEEPERS_KILLED.to_owned())));
                 }
-                Yielded::Empty => {
+                ReapOutcome::Empty => {
                     child.hear();
                     return Some(Happened::Empty);
                 }
@@ -246,7 +246,7 @@ impl Ward {
             remains.dissolve();
         }
         if let Some(series) = &self.series {
-            series.bury(&child.penned.id);
+            series.bury(&child.open_pen.id);
         }
         if let Some(tenancy) = &mut self.tenancy {
             match state {
@@ -270,15 +270,15 @@ impl Ward {
     /// Starts a child. Nothing may be left of the last one. None of its keepers has what is `not_for_it`.
     pub fn start(&mut self, generation: Generation, not_for_it: &[BorrowedFd<'_>]) -> Result<(), Cause> {
         let spec = Spec { die_with: Vec::new(), ..self.keeping.spec.clone() };
-        let passport = Passport { sweep: false, ..self.keeping.passport.clone() };
-        let keeper: Box<dyn Witness> = Box::new(RecordKeeper::new(passport));
+        let details = RecordDetails { sweep: false, ..self.keeping.details.clone() };
+        let keeper: Box<dyn Witness> = Box::new(RecordKeeper::new(details));
         let id = self.id.in_series(generation.0);
         let started = Telling::new(keeper, self.series.is_none()).map_err(|error| error.to_string()).and_then(
             |(telling, inbox)| {
-                let penned =
-                    self.yard.start(&spec, id, Box::new(telling), not_for_it).map_err(|error| error.to_string())?;
+                let open_pen =
+                    self.opener.start(&spec, id, Box::new(telling), not_for_it).map_err(|error| error.to_string())?;
                 let is_ready = spec.ready == Ready::Started;
-                Ok(Child::new(generation, penned, inbox, self.keeping.max_line, is_ready))
+                Ok(Child::new(generation, open_pen, inbox, self.keeping.max_line, is_ready))
             },
         );
         match started {
@@ -372,13 +372,13 @@ impl Ward {
     /// Somebody at the terminal pressed a key, which a child gets as well. False if that is somebody else's affair.
     pub fn saw_key(&mut self, arrived: Arrived) -> bool {
         match &mut self.child {
-            _ if !Yard::is_key(arrived) => false,
+            _ if !PenOpener::is_key(arrived) => false,
             Some(child) => {
-                child.saw_key(Yard::is_the_end(arrived));
+                child.saw_key(PenOpener::is_the_end(arrived));
                 true
             }
             None if arrived.signal == Signal::TSTP => {
-                Yard::stop_with_terminal(arrived.signal);
+                PenOpener::stop_with_terminal(arrived.signal);
                 true
             }
             None => false,

@@ -12,9 +12,9 @@ use nostray_pen::Rate;
 impl Ward {
     /// Puts the child on record, before there is one. It is contained all the same if that is not possible.
     pub fn open_record(&mut self) {
-        let Self { keeping, yard, id, series, warned, .. } = self;
+        let Self { keeping, opener, id, series, warned, .. } = self;
         if series.is_none() {
-            match SeriesKeeper::open(id, &keeping.spec, &keeping.passport, yard.host()) {
+            match SeriesKeeper::open(id, &keeping.spec, &keeping.details, opener.host()) {
                 Ok(opened) => *series = Some(opened),
                 Err(_) if *warned => {}
                 Err(why) => {
@@ -33,7 +33,7 @@ impl Ward {
             return Err(format!("slot {slot} is only for a child that can be put on record"));
         };
         series.hold(&slot);
-        self.keeping.passport.slot = Some(slot);
+        self.keeping.details.slot = Some(slot);
         self.tenancy = Some(tenancy);
         Ok(())
     }
@@ -69,7 +69,7 @@ impl Ward {
     /// Looks for what others have left.
     pub fn sweep(&mut self) {
         if let Some(sweeper) = self.series.as_ref().and_then(SeriesKeeper::sweep) {
-            self.yard.is_sweeper(sweeper);
+            self.opener.is_sweeper(sweeper);
         }
     }
 

@@ -2,19 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use nostray_pen::{PenId, Spec, Witness, Yard};
+use nostray_pen::{PenId, PenOpener, Spec, Witness};
 use nostray_sys::Signal;
 use nostray_sys::descriptors::write_to_stderr_at_once;
 use nostray_sys::poll::{self, Until};
 use nostray_sys::process::Ended;
 
-use crate::claim::{Claim, Refusal, Step, Wish};
+use crate::claim::{Claim, Refusal, SlotRequest, Step};
 use crate::tenancy::{Tenancy, Tenant};
 use crate::{Error, NOT_NOW};
 
 /// What came of it.
 #[derive(Debug)]
-pub enum Came {
+pub enum Entered {
     /// The slot is ours.
     Got(Tenancy),
     /// There is nothing to be started, and this is the code to exit with. Whoever reads has been told why.
@@ -22,20 +22,20 @@ pub enum Came {
 }
 
 /// Waits for a slot, for the pen that will be called so.
-pub fn enter(yard: &mut Yard, wish: Wish, id: &PenId) -> Result<Came, Error> {
+pub fn enter(opener: &mut PenOpener, wish: SlotRequest, id: &PenId) -> Result<Entered, Error> {
     let mut claim = Claim::new(wish, id)?;
     let over = |Refusal(why)| {
         say(&why);
-        Ok(Came::Over(NOT_NOW))
+        Ok(Entered::Over(NOT_NOW))
     };
     let stdin = nostray_sys::descriptors::standard_input();
     // First a look at whoever it is for: nobody is asked for anything on behalf of a host that is gone.
     let (mut timeout, mut has_waited) = (Duration::ZERO, false);
     loop {
-        let mut events = vec![(yard.signals(), Until::Readable)];
-        events.extend(yard.ends().map(|fd| (fd, Until::Readable)));
+        let mut events = vec![(opener.signals(), Until::Readable)];
+        events.extend(opener.ends().map(|fd| (fd, Until::Readable)));
         let ends = events.len();
-        if yard.stdin_tells() {
+        if opener.stdin_tells() {
             events.push((stdin, Until::HungUp));
         }
         let tells = events.len();
@@ -53,17 +53,17 @@ pub fn enter(yard: &mut Yard, wish: Wish, id: &PenId) -> Result<Came, Error> {
         if any(ends..tells) && has_waited {
             return over(claim.give_up("stdin was closed"));
         }
-        while let Some(arrived) = yard.next_signal() {
+        while let Some(arrived) = opener.next_signal() {
             if arrived.signal == Signal::TSTP {
-                Yard::stop_with_terminal(arrived.signal);
-            } else if Yard::is_the_end(arrived) {
+                PenOpener::stop_with_terminal(arrived.signal);
+            } else if PenOpener::is_the_end(arrived) {
                 claim.give_up(&format!("{} came", arrived.signal));
-                return Ok(Came::Over(Ended::Killed(arrived.signal).shell_code()));
+                return Ok(Entered::Over(Ended::Killed(arrived.signal).shell_code()));
             }
         }
-        yard.reap_others();
+        opener.reap_others();
         match claim.step()? {
-            Step::Taken(tenancy) => return Ok(Came::Got(tenancy)),
+            Step::Taken(tenancy) => return Ok(Entered::Got(tenancy)),
             Step::Refused(refusal) => return over(refusal),
             Step::Waiting(news) => news.iter().for_each(|text| say(text)),
         }
@@ -76,11 +76,11 @@ pub fn enter(yard: &mut Yard, wish: Wish, id: &PenId) -> Result<Came, Error> {
 /// said.
 ///
 /// **For a program with one thread that does nothing else**, as with [`nostray_pen::run`].
-pub fn run(spec: &Spec, id: PenId, witness: Box<dyn Witness>, wish: Wish) -> Result<u8, nostray_pen::Error> {
-    let mut yard = Yard::open(&spec.die_with)?;
-    match enter(&mut yard, wish, &id).map_err(|error| nostray_pen::Error::Refused(error.to_string()))? {
-        Came::Over(code) => Ok(code),
-        Came::Got(tenancy) => yard.become_front(spec, id, Box::new(Tenant::new(tenancy, witness))),
+pub fn run(spec: &Spec, id: PenId, witness: Box<dyn Witness>, wish: SlotRequest) -> Result<u8, nostray_pen::Error> {
+    let mut opener = PenOpener::open(&spec.die_with)?;
+    match enter(&mut opener, wish, &id).map_err(|error| nostray_pen::Error::Refused(error.to_string()))? {
+        Entered::Over(code) => Ok(code),
+        Entered::Got(tenancy) => opener.become_front(spec, id, Box::new(Tenant::new(tenancy, witness))),
     }
 }
 

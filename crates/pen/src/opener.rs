@@ -2,7 +2,7 @@
 //! streams, and when it goes, in whatever way, the pen that is open ends as it does with any host.
 //!
 //! ```text
-//! host ── yard ── front ── spare ── guard ── child ── ...
+//! host ── opener ── front ── spare ── guard ── child ── ...
 //! ```
 
 use std::collections::HashSet;
@@ -20,15 +20,15 @@ use nostray_sys::process::{self, Ended, News, Pid, Reaped, Side, getpid};
 use nostray_sys::signal::{Arrived, Signal, SignalFd, is_ignored, send_to_own_child};
 use nostray_sys::stream::{Pipe, do_not_wait};
 
-use crate::front::{self, Given, Opener, signals_to_watch, stop_unless, watch_all};
+use crate::front::{self, Given, OpenedBy, signals_to_watch, stop_unless, watch_all};
 use crate::host::{self, Host};
-use crate::killing::{Came, Killing, Reaper};
+use crate::killing::{Killing, Reaper, RoundOutcome};
 use crate::tree::{Strangers, Tier, Tree};
-use crate::{Ask, During, Error, OWN_FAILURE, PenId, Spec, Witness, guard, keep, words};
+use crate::{Ask, During, Error, OWN_FAILURE, PenId, Spec, Witness, guard, keep, requests};
 
 /// Such a process.
 #[derive(Debug)]
-pub struct Yard {
+pub struct PenOpener {
     given: Given,
     host: Host,
     die_with: Vec<(u32, Pidfd)>,
@@ -41,7 +41,7 @@ pub struct Yard {
 
 /// A pen that was opened.
 #[derive(Debug)]
-pub struct Penned {
+pub struct OpenPen {
     /// Its name.
     pub id: PenId,
     front: Option<Pidfd>,
@@ -70,7 +70,7 @@ const FILES: u64 = 20;
 
 /// What has become of the processes below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Yielded {
+pub enum ReapOutcome {
     /// The front of the pen has ended.
     Front(Ended),
     /// It was stopped together with its child, by the terminal.
@@ -81,7 +81,7 @@ pub enum Yielded {
     Empty,
 }
 
-impl Yard {
+impl PenOpener {
     /// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else.**
     pub fn open(die_with: &[u32]) -> Result<Self, Error> {
         let given = Given::take(FILES)?;
@@ -133,11 +133,11 @@ impl Yard {
     #[must_use]
     pub fn next_signal(&self) -> Option<Arrived> {
         while let Ok(Some(arrived)) = self.signals.next() {
-            if words::is_request(arrived) {
+            if requests::is_request(arrived) {
                 // It ends what a SIGTERM ends, and with the same code.
                 return Some(Arrived { signal: Signal::TERM, ..arrived });
             }
-            if words::is_for_the_pen(arrived) || Self::is_key(arrived) {
+            if requests::is_for_the_pen(arrived) || Self::is_key(arrived) {
                 return Some(arrived);
             }
         }
@@ -160,13 +160,13 @@ impl Yard {
     /// Whether somebody asks for the end of the pen.
     #[must_use]
     pub fn asks(arrived: Arrived) -> Option<Ask> {
-        words::asked(arrived)
+        requests::asked(arrived)
     }
 
     /// Whether it is `nostray restart` that asks.
     #[must_use]
     pub fn asks_to_restart(arrived: Arrived) -> bool {
-        words::ordered(arrived) == Some(crate::Order::Restart)
+        requests::ordered(arrived) == Some(crate::Order::Restart)
     }
 
     /// Stops this process as a terminal wants it, until it is continued.
@@ -188,7 +188,7 @@ impl Yard {
         id: PenId,
         witness: Box<dyn Witness>,
         not_for_it: &[BorrowedFd<'_>],
-    ) -> Result<(Penned, Streams), Error> {
+    ) -> Result<(OpenPen, Streams), Error> {
         let pipe = || Pipe::new().during("make a pipe");
         let Pipe { reader: errors, writer: stderr } = pipe()?;
         let (streams, theirs) = if spec.daemon {
@@ -215,8 +215,8 @@ impl Yard {
                 // The next handle gets the place of this one.
                 drop(handle);
                 let since = self.strangers.as_ref().and_then(|_| Identity::of(pid)).map(|front| front.start);
-                let penned = Penned { id, front: Pidfd::open(pid).ok(), pid: Some(pid), since };
-                Ok((penned, streams))
+                let open_pen = OpenPen { id, front: Pidfd::open(pid).ok(), pid: Some(pid), since };
+                Ok((open_pen, streams))
             }
         }
     }
@@ -238,7 +238,7 @@ impl Yard {
                 // Whoever held these would keep the end of the child's output from being seen.
                 drop(streams);
                 given.stdin = descriptors::stdin_kind();
-                let opener = Opener { handle, pid: self.own, ends: self.handles().collect() };
+                let opener = OpenedBy { handle, pid: self.own, ends: self.handles().collect() };
                 front::open(spec, id, given, Some(opener), witness)
             });
         opened.unwrap_or_else(|error| {
@@ -258,30 +258,32 @@ impl Yard {
     }
 
     /// Looks after those who have ended.
-    pub fn reap(&mut self, penned: &mut Penned) -> Yielded {
+    pub fn reap(&mut self, open_pen: &mut OpenPen) -> ReapOutcome {
         loop {
             match process::reap() {
                 Ok(Reaped::News(News::Ended(pid, how))) => {
                     self.others.retain(|other| other.pid != pid);
-                    if penned.pid.take_if(|front| *front == pid).is_some() {
-                        return Yielded::Front(how);
+                    if open_pen.pid.take_if(|front| *front == pid).is_some() {
+                        return ReapOutcome::Front(how);
                     }
                 }
                 // One who is stopped cannot take part; unless it stopped itself, as its child was.
-                Ok(Reaped::News(News::Stopped(pid, Signal::STOP))) if Some(pid) == penned.pid => {
-                    penned.go_on();
+                Ok(Reaped::News(News::Stopped(pid, Signal::STOP))) if Some(pid) == open_pen.pid => {
+                    open_pen.go_on();
                 }
-                Ok(Reaped::News(News::Stopped(pid, by))) if Some(pid) == penned.pid => return Yielded::Stopped(by),
+                Ok(Reaped::News(News::Stopped(pid, by))) if Some(pid) == open_pen.pid => {
+                    return ReapOutcome::Stopped(by);
+                }
                 // One of those whom the front would have continued.
-                Ok(Reaped::News(News::Stopped(pid, Signal::STOP))) if penned.pid.is_none() => {
+                Ok(Reaped::News(News::Stopped(pid, Signal::STOP))) if open_pen.pid.is_none() => {
                     if Stat::of(pid).is_some_and(|stat| guard::is_keeper(&stat.name)) {
                         send_to_own_child(pid, Signal::CONT).ok();
                     }
                 }
                 Ok(Reaped::News(_)) => {}
-                Ok(Reaped::Nobody) | Err(_) => return Yielded::Empty,
+                Ok(Reaped::Nobody) | Err(_) => return ReapOutcome::Empty,
                 Ok(Reaped::Quiet) => {
-                    return if self.has_only_others(penned) { Yielded::Empty } else { Yielded::Nothing };
+                    return if self.has_only_others(open_pen) { ReapOutcome::Empty } else { ReapOutcome::Nothing };
                 }
             }
         }
@@ -297,14 +299,14 @@ impl Yard {
     }
 
     /// Whether all our children are such as are of no pen. The kernel's list of them is the proof.
-    fn has_only_others(&self, penned: &Penned) -> bool {
-        penned.pid.is_none() && self.tree(penned).has_only_strangers()
+    fn has_only_others(&self, open_pen: &OpenPen) -> bool {
+        open_pen.pid.is_none() && self.tree(open_pen).has_only_strangers()
     }
 
     /// What the pen has left when all who kept it were killed: it has been handed to us.
-    fn tree(&self, penned: &Penned) -> Tree<'static> {
-        let since = penned.since.unwrap_or(StartTime(0));
-        let strangers = self.strangers.as_ref().map(|known| known.for_pen(penned.id.clone(), since));
+    fn tree(&self, open_pen: &OpenPen) -> Tree<'static> {
+        let since = open_pen.since.unwrap_or(StartTime(0));
+        let strangers = self.strangers.as_ref().map(|known| known.for_pen(open_pen.id.clone(), since));
         let mut tree = Tree::new(Tier::Subreaper).without(strangers);
         tree.spare(&self.others);
         tree
@@ -312,15 +314,15 @@ impl Yard {
 
     /// Begins to end what is left of a pen that nobody keeps any more: SIGTERM to everybody, and SIGKILL after a grace.
     #[must_use]
-    pub fn end_remains(&self, penned: &Penned, grace: Duration, group: Option<&Path>) -> Remains {
-        let mut tree = self.tree(penned);
+    pub fn end_remains(&self, open_pen: &OpenPen, grace: Duration, group: Option<&Path>) -> Remains {
+        let mut tree = self.tree(open_pen);
         tree.terminate();
         let group = group.and_then(|path| Cgroup::open(path).ok());
         Remains { tree, group, stage: Stage::Asked { until: Instant::now() + grace } }
     }
 }
 
-impl Penned {
+impl OpenPen {
     /// Readable when the pen's front has ended, which is our own child. Without a handle its end is a signal like any other.
     #[must_use]
     pub fn front(&self) -> Option<BorrowedFd<'_>> {
@@ -330,7 +332,9 @@ impl Penned {
     /// Hands a signal of the host's on to the pen. False if that is not possible: its front has ended, or the user has no room for
     /// another queued signal.
     pub fn hand_on(&self, arrived: Arrived) -> bool {
-        self.front.as_ref().is_some_and(|front| front.send_with(Signal::queued(), words::handed_on(arrived)).is_ok())
+        self.front
+            .as_ref()
+            .is_some_and(|front| front.send_with(Signal::queued(), requests::handed_on(arrived)).is_ok())
     }
 
     /// Stops this process as the pen's front was, until it is continued: by the shell, or by that front.
@@ -390,7 +394,7 @@ impl Remains {
     }
 
     /// Does what is due. Those who are left and may not be signalled are named, and left alone from then on.
-    pub fn go_on(&mut self, yard: &mut Yard) -> Vec<Identity> {
+    pub fn go_on(&mut self, opener: &mut PenOpener) -> Vec<Identity> {
         let now = Instant::now();
         if matches!(self.stage, Stage::Asked { until } if until <= now) {
             if let Some(group) = &self.group {
@@ -401,19 +405,19 @@ impl Remains {
             self.stage = Stage::Killing(killing);
         }
         let Stage::Killing(killing) = &mut self.stage else { return Vec::new() };
-        self.tree.spare(&yard.others);
-        match killing.round(&mut Dying { tree: &mut self.tree, yard }) {
-            Came::Nothing => {}
-            Came::Slow => {
+        self.tree.spare(&opener.others);
+        match killing.round(&mut Dying { tree: &mut self.tree, opener }) {
+            RoundOutcome::Nothing => {}
+            RoundOutcome::Slow => {
                 for stat in self.tree.members() {
                     write_to_stderr_at_once(&format!("nostray: {}\n", keep::does_not_die(&stat)));
                 }
             }
-            Came::Refused(refused) => {
+            RoundOutcome::Refused(refused) => {
                 for refused in &refused {
                     write_to_stderr_at_once(&format!("nostray: {}\n", keep::could_not_signal(refused.pid)));
                 }
-                yard.abandon(&refused);
+                opener.abandon(&refused);
                 return refused;
             }
         }
@@ -431,7 +435,7 @@ impl Remains {
 /// Those who are being killed, with the one who reaps them. Nobody of them is of interest any more.
 struct Dying<'a> {
     tree: &'a mut Tree<'static>,
-    yard: &'a mut Yard,
+    opener: &'a mut PenOpener,
 }
 
 impl Reaper<'static> for Dying<'_> {
@@ -442,7 +446,7 @@ impl Reaper<'static> for Dying<'_> {
     fn reap(&mut self) -> bool {
         loop {
             match process::reap() {
-                Ok(Reaped::News(News::Ended(pid, _))) => self.yard.others.retain(|other| other.pid != pid),
+                Ok(Reaped::News(News::Ended(pid, _))) => self.opener.others.retain(|other| other.pid != pid),
                 Ok(Reaped::News(_)) => {}
                 Ok(Reaped::Quiet) => return !self.tree.has_only_strangers(),
                 Ok(Reaped::Nobody) | Err(_) => return false,
