@@ -15,7 +15,7 @@ use common::{in_parallel, nostray};
 use nostray_sys::Signal;
 use serde_json::Value;
 
-/// A daemon on a stage of its own. All its processes inherit a lock, so each of its lives notices one that is not over.
+/// A daemon on a stage of its own. All its processes inherit a lock, so each life notices if the life before it is not over.
 struct Play {
     stage: Stage,
 }
@@ -101,11 +101,11 @@ impl Play {
         shown["pens"][0].clone()
     }
 
-    /// Nobody is left, nobody comes back, and no two lives have met.
+    /// No process is left, none comes back, and no two lives have met.
     fn expect_over(&self, lives: usize) {
         self.stage.scene.expect_empty();
         let again = comes_true(Duration::from_millis(300), &mut || !self.stage.scene.everybody().is_empty());
-        assert!(!again, "somebody came back: {:#?}\n{}", self.stage.scene.everybody(), self.stage.journal());
+        assert!(!again, "came back: {:#?}\n{}", self.stage.scene.everybody(), self.stage.journal());
         assert_eq!(self.lives().len(), lives, "{}", self.stage.journal());
         let two = std::fs::read_to_string(self.stage.file("two")).unwrap_or_default();
         assert_eq!(two, "", "{}", self.stage.journal());
@@ -140,7 +140,7 @@ fn three_holders_have_one_daemon_until_the_last_one_has_gone_and_its_linger_is_o
     killed.process.wait().expect("reap");
     play.stage.wait_for_leases(&[1]);
     assert!(daemon.is_alive());
-    // Whoever comes during the linger finds the same one.
+    // A holder that comes during the linger finds the same daemon.
     release(holders.remove(0));
     let last = play.hold(&["--linger", "1s"]);
     play.stage.wait_for_leases(&[1]);
@@ -152,7 +152,7 @@ fn three_holders_have_one_daemon_until_the_last_one_has_gone_and_its_linger_is_o
     play.expect_over(1);
 }
 
-/// Each of them beside one that goes on.
+/// Each of them beside a holder that goes on.
 #[test]
 fn a_holder_ends_with_its_input_with_its_front_and_with_its_host() {
     let ends = ["input", "socket", "front", "SIGTERM", "host", "host, with the pipe held", "host, without input"];
@@ -173,7 +173,7 @@ fn a_holder_ends_with_its_input_with_its_front_and_with_its_host() {
         let front = host.line().strip_prefix("front ").and_then(|number| number.parse().ok()).expect("its number");
         let front = Found::by_pid(badchild::pid(front)).expect("is there");
         play.stage.wait_for_leases(&[2]);
-        // It is not for the daemon, and nobody reads it.
+        // It is not for the daemon, and the front does not read it.
         if how.is_empty() {
             host.say("a word");
         }
@@ -223,7 +223,7 @@ fn without_input_the_host_alone_decides_and_on_a_terminal_so_do_its_keys() {
 fn without_respawn_the_holders_end_with_the_daemon_and_its_code() {
     in_parallel(vec![0, 3, 137], |code| {
         let play = Play::new();
-        // One that exits with 0 and leaves a process has forked into the background.
+        // A daemon that exits with 0 and leaves a process has forked into the background.
         let words = if code == 0 { play.alone(TALKS) } else { play.script(TALKS) };
         let holders: Vec<_> = (0..3).map(|_| play.hold_any(&[], &words)).collect();
         play.stage.wait_for_leases(&[3]);
@@ -257,7 +257,7 @@ fn with_respawn_one_daemon_comes_back_for_all_of_them() {
     play.expect_over(4);
 }
 
-/// Of a daemon nobody asks anything, so holding it is what starts it again.
+/// No session calls a daemon, so holding it is what starts it again.
 #[test]
 fn a_daemon_that_fails_too_often_rests_and_is_started_once_more_without_being_asked() {
     let play = Play::new();
@@ -341,7 +341,7 @@ fn the_end_of_a_daemon_in_the_background_is_its_own_and_brings_the_next_one() {
     play.stage.scene.expect_empty();
 }
 
-/// A crash is one also if somebody is left.
+/// A crash counts as a crash also if it leaves processes.
 #[test]
 fn what_a_crash_leaves_behind_is_no_daemon() {
     let play = Play::new();

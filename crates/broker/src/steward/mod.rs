@@ -329,7 +329,7 @@ impl Steward {
         }
     }
 
-    /// Whether nobody talks to the child.
+    /// Whether the child is a daemon, which takes no messages.
     fn is_daemon(&self) -> bool {
         self.ward.keeping().spec.daemon
     }

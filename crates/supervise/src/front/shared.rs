@@ -149,7 +149,7 @@ impl Front<'_> {
         !self.own_policy.respawn && self.link.as_ref().is_some_and(|link| link.had_child)
     }
 
-    /// Whether the child is a daemon, to which nobody talks.
+    /// Whether the child is a daemon, which takes no messages.
     pub(super) fn is_daemon(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.share.attach.wish.daemon.is_some())
     }

@@ -36,7 +36,7 @@ impl Talk {
         Self { ear: Some(ear), to, said: None, unread: Vec::new(), mouth: Some(mouth), from, is_wide: false }
     }
 
-    /// The same with a child that has a pipe for its input: see [`Talk::take_unread`]. With one that has none, nothing is said.
+    /// The same with a child that has a pipe for its input: see [`Talk::take_unread`]. To a daemon, which has no input, nothing is said.
     #[must_use]
     pub fn with_child(stdio: Option<(OwnedFd, OwnedFd)>, max_line: usize) -> Self {
         let (ear, mouth) = stdio.unzip();
