@@ -77,7 +77,7 @@ fn what_is_kept_of_it_is_bounded() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &["--respawn"]);
     let line = format!("{}\n", "log ".repeat(500));
-    caller.result("print", json!({ "text": line, "times": 5000 }));
+    caller.result("print", json!({ "text": line, "times": 2000 }));
     caller.who();
     let folder = stage.scene.runtime().join("nostray");
     let sizes = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("entry").metadata());
