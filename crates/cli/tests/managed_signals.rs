@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use badchild::{Found, Host, Scene, User, badchild, comes_true, wait_until};
+use badchild::{Folder, Found, Host, Scene, User, badchild, comes_true, wait_until};
 use common::nostray;
 use common::stage::{Caller, Stage};
 use nostray_sys::Signal;
@@ -197,6 +197,28 @@ fn a_front_that_is_stopped_hears_of_its_hosts_end_all_the_same() {
             scene.expect_empty();
             host.expect_friend_untouched();
         }
+    }
+}
+
+/// While the child is asleep, there is no other process of nostray that would continue the front.
+#[test]
+fn a_front_that_is_stopped_while_its_child_is_asleep_hears_of_its_hosts_end() {
+    for hold in [false, true] {
+        let (scene, folder) = (Scene::new(User::Current), Folder::new("asleep"));
+        let (nostray, badchild) = (nostray().display().to_string(), badchild().display().to_string());
+        let record = folder.path().join("record").display().to_string();
+        let words = [&nostray, "run", "--hibernate", "30ms", "--", &badchild, "server", "--record", &record];
+        let mut host = Host::start(&scene, if hold { &["--hold"] } else { &[] }, &words);
+        let number = host.line().strip_prefix("front ").and_then(|number| number.parse().ok()).expect("a number");
+        wait_until("the child has started and is asleep", || {
+            std::fs::read_to_string(&record).is_ok_and(|text| text.contains(" end")) && scene.everybody().len() == 2
+        });
+        let front = Found::by_pid(badchild::pid(number)).expect("is there");
+        front.send(Signal::STOP);
+        wait_until("it is stopped", || is_stopped(&front));
+        host.kill();
+        scene.expect_empty();
+        host.expect_friend_untouched();
     }
 }
 

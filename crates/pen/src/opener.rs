@@ -85,10 +85,17 @@ impl PenOpener {
     /// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else.**
     pub fn open(die_with: &[u32]) -> Result<Self, Error> {
         let given = Given::take(FILES)?;
+        Self::be_continued_by_kernel(true);
         let signals = SignalFd::new(&signals_to_watch()).during("watch for signals")?;
         let host = host::find(given.stdin)?;
         let die_with = watch_all(die_with)?;
         Ok(Self { given, host, die_with, signals, own: getpid(), strangers: None, others: HashSet::new() })
+    }
+
+    /// Whether the kernel is to continue this process when its host ends. While a pen is open, the spare does that, and a SIGCONT by the
+    /// kernel could not be told from one that the host has sent for the child.
+    fn be_continued_by_kernel(yes: bool) {
+        process::be_continued_when_parent_ends(yes);
     }
 
     /// From now on whoever is left of a pen is handed to us. Before the first pen is opened; whom we had before is no part of it.
@@ -176,6 +183,7 @@ impl PenOpener {
 
     /// Opens one pen in this very process, which was the host's to wait for until now. Returns its exit code.
     pub fn become_front(self, spec: &Spec, id: PenId, witness: Box<dyn Witness>) -> Result<u8, Error> {
+        Self::be_continued_by_kernel(false);
         // What has come meanwhile waits for the pen.
         drop((self.signals, self.host, self.die_with));
         front::open(spec, id, self.given, None, witness)
@@ -212,6 +220,7 @@ impl PenOpener {
             }
             // Somebody lives from here on, and must not be forgotten because something fails.
             Side::Parent(pid) => {
+                Self::be_continued_by_kernel(false);
                 // The next handle gets the place of this one.
                 drop(handle);
                 let since = self.strangers.as_ref().and_then(|_| Identity::of(pid)).map(|front| front.start);
@@ -281,9 +290,10 @@ impl PenOpener {
                     }
                 }
                 Ok(Reaped::News(_)) => {}
-                Ok(Reaped::Nobody) | Err(_) => return ReapOutcome::Empty,
-                Ok(Reaped::Quiet) => {
-                    return if self.has_only_others(open_pen) { ReapOutcome::Empty } else { ReapOutcome::Nothing };
+                Ok(Reaped::Quiet) if !self.has_only_others(open_pen) => return ReapOutcome::Nothing,
+                Ok(Reaped::Quiet | Reaped::Nobody) | Err(_) => {
+                    Self::be_continued_by_kernel(true);
+                    return ReapOutcome::Empty;
                 }
             }
         }

@@ -183,6 +183,13 @@ pub fn ask_for_term_when_parent_ends() -> io::Result<()> {
     Ok(set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?)
 }
 
+/// Whether the kernel continues this process (SIGCONT) when the thread that forked it ends, or the one that it is handed to then. If it
+/// is stopped at that moment, it goes on and sees that its parent is gone.
+pub fn be_continued_when_parent_ends(yes: bool) {
+    // It cannot fail: the signal is a valid one.
+    set_parent_process_death_signal(yes.then_some(rustix::process::Signal::CONT)).ok();
+}
+
 pub use crate::startup::set_title;
 
 /// Tells a person who looks with `ps` what this process is for.
