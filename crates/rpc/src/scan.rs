@@ -322,6 +322,8 @@ fn bits(block: &[u8; BLOCK], is_one: impl Fn(u8) -> bool) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use nostray_sys::random::Random;
+
     use super::*;
 
     /// The same, a byte at a time.
@@ -362,13 +364,12 @@ mod tests {
     #[test]
     fn blocks_are_counted_as_bytes_are_whatever_the_pieces() {
         let alphabet = b"\"\"\\\\{}[]aaaaaaaaaaaaaaaa,:";
-        let mut state = 1_u64;
+        let mut random = Random::new(1);
         let mut ended = 0;
         for round in 0..800 {
             let mut text = vec![b'['; 1 + round % 7];
             for _ in 0..round % 400 {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                let dice = (state >> 33) as usize;
+                let dice = random.index(usize::MAX);
                 match dice % 50 {
                     0 => text.extend(std::iter::repeat_n(b'\\', dice / 50 % 70)),
                     1 => text.extend(std::iter::repeat_n(b'x', dice / 50 % 200)),
@@ -437,11 +438,8 @@ mod tests {
             "\\u12",
             "\u{7f}",
         ];
-        let mut state = 7_u64;
-        let mut dice = |sides: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % sides
-        };
+        let mut random = Random::new(7);
+        let mut dice = |sides: usize| random.index(sides);
         let mut whole = 0;
         for _ in 0..4_000 {
             let mut text = String::new();
