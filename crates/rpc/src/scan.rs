@@ -2,6 +2,25 @@
 //!
 //! Strings are searched at the speed of memory; objects and lists are counted through in blocks of 64 bytes, each turned into
 //! one bit a byte for each kind of byte that matters. Depth is a number, so no depth of nesting costs a stack.
+//!
+//! # Why not serde_json's raw values
+//! They take 1.4 to 6.7 times as long for the same envelope, since they check the grammar of everything inside. Nanoseconds a
+//! message, on a 2-core virtual machine (`cargo run --release -p nostray-rpc --example raw_values`):
+//!
+//! | line | bytes | `glance` | `read` | `Agreement::check` | `&RawValue` | `Box<RawValue>` |
+//! | --- | ---: | ---: | ---: | ---: | ---: | ---: |
+//! | request, 200 B | 199 | 17 | 142 | 303 | 264 | 308 |
+//! | result, 200 B | 218 | 12 | 131 | 174 | 182 | 222 |
+//! | result, 4 KiB of text | 4,124 | 12 | 203 | 374 | 806 | 909 |
+//! | result, 4 KiB of objects | 4,038 | 12 | 1,122 | 7,015 | 5,178 | 5,277 |
+//! | result, 1 MiB of text | 1,047,992 | 50 | 24,967 | 57,265 | 167,209 | 194,258 |
+//! | result, 1 MiB of code | 1,040,092 | 90 | 311,933 | 434,695 | 811,805 | 837,242 |
+//! | result, 1 MiB of objects | 1,016,038 | 150 | 267,878 | 1,779,471 | 1,299,248 | 1,363,263 |
+//! | request, params 60 deep | 297 | 14 | 251 | 583 | 585 | 635 |
+//!
+//! `Agreement::check` also goes through the whole grammar, and in addition finds names that occur twice, so that it cannot be
+//! replaced by them either. Nor can raw values be read from a line that comes in pieces ([`Skimmer`](crate::Skimmer)), or from one
+//! with NaN in it, which Python writes.
 
 use memchr::memchr2;
 
