@@ -1,12 +1,12 @@
 //! The command line: one source for parsing, help texts, completions and the man page.
 
-use crate::exit::ExitCode;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use nostray_terminal::ExitCode;
 
 /// Longer lines are hard to read.
 const WIDTH: usize = 110;
@@ -38,8 +38,8 @@ pub(crate) enum Command {
     Log(crate::log::Args),
     Slot(crate::slot::SlotCommand),
     Broker(crate::broker::BrokerArgs),
-    Demo(DemoArgs),
-    Doctor(crate::doctor::Args),
+    Demo(nostray_demo::Args),
+    Doctor(nostray_doctor::Args),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }
@@ -196,27 +196,6 @@ Examples:
 Exit codes:
   The command's own; 128+n if signal n ended it; 127 if it was not found; 126 if it could not be executed;
   125 if nostray itself failed; 75 if the slot was not to be had, and nothing was started.";
-
-/// Show what survives a killed host, without and with nostray
-///
-/// Starts a small host with a badly behaved tree (a plain child, one in a session of its own, a daemon, one that ignores
-/// SIGTERM), kills the host, and shows what is left; then does the same with nostray. Uses nothing but this program and
-/// cleans up after itself. Exits with 0 only if nostray left nothing.
-#[derive(Debug, Args)]
-#[command(after_long_help = "Examples:\n  nostray demo\n  nostray demo --fast | cat")]
-pub(crate) struct DemoArgs {
-    /// Do not pause between the steps
-    #[arg(long)]
-    pub(crate) fast: bool,
-
-    /// Play a part in the demonstration
-    #[arg(long, hide = true)]
-    pub(crate) actor: Option<crate::demo::Actor>,
-
-    /// What the host of the demonstration starts
-    #[arg(last = true, hide = true, requires = "actor")]
-    pub(crate) command: Vec<OsString>,
-}
 
 /// Print a completion script for a shell
 #[derive(Debug, Args)]

@@ -16,11 +16,9 @@ use nostray_sys::poll::{Until, wait};
 use nostray_sys::proc::Stat;
 use nostray_sys::standstill::Standstill;
 use nostray_sys::{Pidfd, Signal};
+use nostray_terminal::table::{Table, ago, span};
+use nostray_terminal::{self as terminal, ExitCode};
 use serde_json::json;
-
-use crate::exit::ExitCode;
-use crate::table::{Table, ago, span};
-use crate::terminal;
 
 /// See, stop or restart the background process that keeps shared children
 ///

@@ -1,9 +1,8 @@
 //! `nostray completions`: a script for the shell.
 
-use crate::exit::ExitCode;
+use nostray_terminal::{self as terminal, ExitCode};
 
 use crate::args::{self, CompletionsArgs};
-use crate::terminal;
 
 pub(crate) fn print(args: &CompletionsArgs) -> ExitCode {
     let mut script = Vec::new();

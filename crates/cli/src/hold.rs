@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 use nostray_supervise::{Backoff, Rate};
+use nostray_terminal::ExitCode;
 
 use crate::args::{Isolate, duration, label, positive_duration};
-use crate::exit::ExitCode;
 use crate::managed::{ManagedArgs, size};
 use crate::ready::ReadyArgs;
 use crate::share::{Reverse, ShareArgs};

@@ -1,13 +1,11 @@
 //! `nostray log`: the journal.
 
-use crate::exit::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nostray_registry::{Entry, Journal, Output, Place, Story};
 use nostray_sys::text::escaped_json;
-
-use crate::table::moment;
-use crate::terminal;
+use nostray_terminal::table::moment;
+use nostray_terminal::{self as terminal, ExitCode};
 
 /// Show what happened to children, and why
 ///

@@ -1,13 +1,10 @@
-//! `nostray`: no stray processes. Each command has a file of its own; this one tells them apart.
+//! `nostray`: no stray processes. Each command has a file of its own, or a crate (`doctor`, `demo`); this file tells them apart.
 
 #![cfg_attr(not(test), no_main)]
 
 mod args;
 mod broker;
 mod completions;
-mod demo;
-mod doctor;
-mod exit;
 mod hold;
 mod log;
 mod man;
@@ -22,15 +19,13 @@ mod slot;
 mod slotted;
 mod stop;
 mod sweep;
-mod table;
-mod terminal;
 mod warm;
 
 use nostray_sys::descriptors::Room;
 use nostray_sys::signal::{self, Disposition, Signal};
+use nostray_terminal::{self as terminal, ExitCode};
 
 use args::{Cli, Command};
-use exit::ExitCode;
 
 /// So many files a command that looks at records and processes opens at most, beside handles on those that it waits for.
 const FILES: u64 = 8;
@@ -80,8 +75,8 @@ fn for_people(command: Command) -> ExitCode {
         Command::Sweep(args) => sweep::run(&args),
         Command::Log(args) => log::run(&args),
         Command::Slot(args) => slot::run(&args),
-        Command::Demo(args) => demo::run(&args),
-        Command::Doctor(args) => doctor::run(&args),
+        Command::Demo(args) => nostray_demo::run(&args),
+        Command::Doctor(args) => nostray_doctor::run(&args),
         Command::Completions(args) => completions::print(&args),
         Command::Man(args) => man::print(&args),
     }

@@ -1,9 +1,8 @@
 //! `nostray man`: the manual, from the same source as the help texts.
 
-use crate::exit::ExitCode;
+use nostray_terminal::{self as terminal, ExitCode};
 
 use crate::args::{self, ManArgs};
-use crate::terminal;
 
 pub(crate) fn print(args: &ManArgs) -> ExitCode {
     let mut command = args::command();

@@ -1,16 +1,14 @@
 //! `nostray ps`: every pen, with what its tree uses.
 
-use crate::exit::ExitCode;
-
 use nostray_registry::{Entry, Journal, Pen, Place, Record, Story, Unreadable, census, describe};
 use nostray_sys::identity::Identity;
 use nostray_sys::process::Pid;
 use nostray_sys::text::escaped_json;
+use nostray_terminal::table::{Table, ago, bytes, moment, span};
+use nostray_terminal::{self as terminal, ExitCode};
 use serde_json::{Value, json};
 
 use crate::selection::Selection;
-use crate::table::{Table, ago, bytes, moment, span};
-use crate::terminal;
 
 /// Show the children that are contained, with what their trees use
 ///

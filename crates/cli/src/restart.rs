@@ -7,9 +7,7 @@ use nostray_pen::Order;
 use nostray_registry::{Pen, Process, Record, State, census};
 use nostray_sys::identity::Identity;
 use nostray_sys::poll::{Until, wait};
-
-use crate::exit::ExitCode;
-use crate::terminal;
+use nostray_terminal::{self as terminal, ExitCode};
 
 /// Start supervised children anew, while their sessions go on
 ///

@@ -1,11 +1,10 @@
 //! `nostray run`: a command in a pen; with an option that needs it, a supervised one.
 
-use crate::exit::ExitCode;
-
 use nostray_pen::{Graces, Isolation, OWN_FAILURE, PenId, Spec};
 use nostray_registry::{RecordDetails, RecordKeeper};
 use nostray_supervise::Options;
 use nostray_sys::descriptors::write_to_stderr_at_once;
+use nostray_terminal::ExitCode;
 
 use crate::args::RunArgs;
 use crate::{slotted, warm};

@@ -8,9 +8,9 @@ use nostray_pen::{Graces, Isolation, MARK, OWN_FAILURE, PenId, Spec};
 use nostray_registry::{RecordDetails, RecordKeeper};
 use nostray_supervise::link::{Attach, Bytes, DaemonWish, SLOT_KEY, Share, SlotWish, Wish};
 use nostray_sys::descriptors::{stdin_has_something_to_say, write_to_stderr_at_once};
+use nostray_terminal::ExitCode;
 
 use crate::args::{Isolate, duration, label};
-use crate::exit::ExitCode;
 use crate::managed::{self, ManagedArgs};
 
 /// How long the input may be open and silent before the child is started for it. A host that probes a command (`node --version`)

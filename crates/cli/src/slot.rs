@@ -6,11 +6,9 @@ use clap::Subcommand;
 use nostray_pen::Ask;
 use nostray_slot::{HolderEntry, Kind, Name, Slot, slot, slots};
 use nostray_sys::text::escaped;
+use nostray_terminal::table::{Table, ago, span};
+use nostray_terminal::{self as terminal, ExitCode};
 use serde_json::{Value, json};
-
-use crate::exit::ExitCode;
-use crate::table::{Table, ago, span};
-use crate::terminal;
 
 /// Who holds a name, and who waits for it
 ///

@@ -8,9 +8,9 @@ use nostray_registry::{RecordDetails, masked};
 use nostray_slot::{MAX_HANDOVERS, NOT_NOW, Name, SlotRequest, is_held_around_us};
 use nostray_supervise::link::{SLOT_KEY, SlotWish};
 use nostray_sys::descriptors::write_to_stderr_at_once;
+use nostray_terminal::ExitCode;
 
 use crate::args::{RunArgs, positive_duration};
-use crate::exit::ExitCode;
 use crate::ready::ReadyArgs;
 use crate::share::{Reverse, ShareArgs};
 

@@ -1,6 +1,5 @@
 //! `nostray stop`: ends pens, on the path on which every pen ends.
 
-use crate::exit::ExitCode;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -9,9 +8,9 @@ use nostray_registry::{Journal, Pen, Story, census};
 use nostray_sys::Signal;
 use nostray_sys::identity::Identity;
 use nostray_sys::poll::{Until, wait};
+use nostray_terminal::{self as terminal, ExitCode};
 
 use crate::selection::Selection;
-use crate::terminal;
 
 /// End children, with their whole trees
 ///

@@ -1,14 +1,12 @@
 //! `nostray sweep`: ends what pens have left whose every process was killed.
 
-use crate::exit::ExitCode;
-
 use nostray_registry::{Found, Outcome, Policy, Swept, census, sweep};
 use nostray_sys::proc::age_of;
+use nostray_terminal::table::span;
+use nostray_terminal::{self as terminal, ExitCode, line};
 use serde_json::{Value, json};
 
 use crate::ps;
-use crate::table::span;
-use crate::terminal::{self, line};
 
 /// End what is left of children whose guards were killed, and nothing else
 ///

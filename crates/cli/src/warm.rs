@@ -6,11 +6,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use nostray_sys::signal::{self, Disposition, Signal};
+use nostray_terminal::{self as terminal, ExitCode};
 use serde_json::{Value, json};
 
 use crate::args::RunArgs;
-use crate::exit::ExitCode;
-use crate::terminal;
 
 /// What hosts ask for, the newest first. A server answers for one of them at a time, so each needs a start of its own.
 const HANDSHAKES: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use apart::any::{Any, KINDS, Kind, runtime};
 use apart::{apart, apart_with, child, expect_alone, file, folder, keepers, nostray, trees, zombies};
+use badchild::random::Random;
 use badchild::{company, wait_until};
 use nostray::{Cause, Error, IfTaken, Pen, Registry, Spec, Stdio as Stream, blocking};
 use nostray_sys::Signal;
@@ -21,14 +22,8 @@ const SHORT: Duration = Duration::from_millis(100);
 
 /// Bytes of every value, in no order.
 fn bytes(count: usize) -> Vec<u8> {
-    let mut luck = 88_172_645_463_325_252u64;
-    let next = || {
-        luck ^= luck << 13;
-        luck ^= luck >> 7;
-        luck ^= luck << 17;
-        luck as u8
-    };
-    std::iter::repeat_with(next).take(count).collect()
+    let mut random = Random::new(1);
+    std::iter::repeat_with(|| random.below(256) as u8).take(count).collect()
 }
 
 fn shell(script: &str) -> nostray::SpecBuilder {

@@ -279,7 +279,7 @@ fn the_corpus_is_read_as_serde_json_reads_it() {
 
 #[test]
 fn composed_and_changed_lines_are_read_as_serde_json_reads_them() {
-    let mut dice = Dice(4711);
+    let mut dice = Dice::new(4711);
     let mut messages = 0;
     let mut check = |line: &[u8]| {
         envelope(line);

@@ -111,7 +111,7 @@ fn every_chunking_of_the_corpus_gives_the_same_lines() {
 #[test]
 fn every_chunking_of_generated_streams_gives_the_same_lines() {
     for seed in 0..400 {
-        let mut dice = Dice(seed);
+        let mut dice = Dice::new(seed);
         let mut stream = Vec::new();
         for _ in 0..dice.below(60) {
             let mut line = dice.pick(CORPUS).to_vec();

@@ -23,6 +23,7 @@ pub mod pidfd;
 pub mod poll;
 pub mod proc;
 pub mod process;
+pub mod random;
 pub mod secrets;
 pub mod signal;
 pub mod standstill;

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 
 use crate::{Pid, Signal};
 
@@ -38,17 +38,11 @@ impl Pidfd {
 
     /// Sends `signal` to this very process; an error when it has ended or may not be signalled.
     pub fn send(&self, signal: Signal) -> io::Result<()> {
-        // SAFETY: the descriptor is open, a null siginfo is what `kill` would send, flags are none.
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_pidfd_send_signal,
-                self.0.as_raw_fd(),
-                signal.as_raw(),
-                std::ptr::null::<libc::siginfo_t>(),
-                0,
-            )
-        };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        match rustix::process::Signal::from_named_raw(signal.as_raw()) {
+            Some(named) => Ok(pidfd_send_signal(&self.0, named)?),
+            // rustix has no safe name for a real-time signal.
+            None => self.send_raw(signal, None),
+        }
     }
 
     /// The same with a number attached, by which the receiver knows that it is meant and not any process of this name.
@@ -65,10 +59,15 @@ impl Pidfd {
         // SAFETY: behind the three numbers at its head, and aligned as a pointer is, the kernel's structure has the sender
         // and the value at this place, and is much larger than both.
         unsafe { std::ptr::from_mut(&mut info).cast::<u8>().add(16).cast::<QueuedBy>().write_unaligned(sender) };
-        // SAFETY: the descriptor is open and the structure is initialised; flags are none.
-        let result = unsafe {
-            libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), signal.as_raw(), &raw const info, 0)
-        };
+        self.send_raw(signal, Some(&info))
+    }
+
+    /// What rustix cannot send: a real-time signal, or one with a value. Without `info` it is what `kill` would send.
+    fn send_raw(&self, signal: Signal, info: Option<&libc::siginfo_t>) -> io::Result<()> {
+        let info = info.map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: the descriptor is open, the structure is initialised or null, and the kernel only reads it; flags are none.
+        let result =
+            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), signal.as_raw(), info, 0) };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 

@@ -20,8 +20,7 @@ const SWEEP_AGAIN: u32 = 50;
 impl Steward {
     /// Lets the machine take something in, and does what it says.
     pub(super) fn drive(&mut self, event: Event) {
-        self.luck = self.luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let luck = (self.luck >> 11) as f64 / (1u64 << 53) as f64;
+        let luck = self.luck.fraction();
         let now = self.now();
         for action in self.machine.on(event, now, luck) {
             match action {

@@ -24,6 +24,7 @@ use nostray_supervise::{
 use nostray_sys::descriptors::own_stdin;
 use nostray_sys::events::Events;
 use nostray_sys::process::{random_numbers, set_name, set_title};
+use nostray_sys::random::Random;
 
 use crate::router::{ReverseTo, Router, Routing, WireIds};
 use crate::words::{Charge, FromKeeper, send};
@@ -113,7 +114,7 @@ pub fn run() -> Result<u8, Error> {
         began: Instant::now(),
         sweep_at: Some(Instant::now() + SETTLED),
         tidy_at: Some(Instant::now() + SETTLED / 4),
-        luck: nostray_sys::process::random() | 1,
+        luck: Random::new(nostray_sys::process::random()),
     };
     steward.introduce();
     Ok(steward.serve())
@@ -184,7 +185,7 @@ struct Steward {
     began: Instant,
     sweep_at: Option<Instant>,
     tidy_at: Option<Instant>,
-    luck: u64,
+    luck: Random,
 }
 
 /// How long the child is kept without a session.

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use checks::voices;
+use nostray_sys::random::Random;
 
 /// The seeds of the fuzzer, which are attacks that worked; and what it has made of them, where it has run.
 fn corpus() -> Vec<Vec<u8>> {
@@ -56,12 +57,8 @@ fn attacks_with_a_few_bytes_changed_fail_too() {
         b"\n",
         b"I",
     ];
-    // A linear congruential generator is random enough to choose places with.
-    let mut state = 1_u64;
-    let mut dice = |sides: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % sides.max(1)
-    };
+    let mut random = Random::new(1);
+    let mut dice = |sides: usize| random.index(sides);
     for _ in 0..if is_long() { 10_000_000 } else { 4_000 } {
         let mut input = seeds[dice(seeds.len())].clone();
         for _ in 0..=dice(3) {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use nostray_supervise::{
     Action, Cause, Generation as Number, Machine, MachineEvent as Event, Policy, State, Tail, Timers, Why,
 };
+use nostray_sys::random::Random;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
@@ -80,7 +81,7 @@ struct Driver {
     /// How the last child ended.
     epitaph: Option<String>,
     was_ready: bool,
-    luck: u64,
+    luck: Random,
 }
 
 /// How long the child is kept without a lease.
@@ -135,7 +136,7 @@ pub(super) async fn run(reins: Reins, mut inbox: mpsc::UnboundedReceiver<Command
         is_busy: false,
         tail: Tail::default(),
         epitaph: None,
-        luck: nostray_sys::process::random() | 1,
+        luck: Random::new(nostray_sys::process::random()),
     };
     driver.drive_on(&mut inbox).await;
 }
@@ -278,8 +279,7 @@ impl Driver {
 
     /// Lets the machine take something in, and does what it says.
     fn drive(&mut self, event: Event) {
-        self.luck = self.luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let luck = (self.luck >> 11) as f64 / (1u64 << 53) as f64;
+        let luck = self.luck.fraction();
         let now = self.now();
         let actions = self.machine.on(event, now, luck);
         self.reins.last = self.reins.before + self.machine.generation().0;

@@ -9,19 +9,20 @@ use nostray_rpc::{
     Envelope, Found, Glimpse, GlimpseAt, Id, Kind, Line, Lines, Message, NotAMessage, Outcome, Skimmed, Skimmer,
     find, glance, glance_at, read, with_id,
 };
+use nostray_sys::random::Random;
 use serde_json::Value;
 
-/// A small generator, so that a failure is the same failure the next time (splitmix64).
-pub(crate) struct Dice(pub(crate) u64);
+/// Choices that are the same with the same seed, so that a failure is the same failure the next time.
+pub(crate) struct Dice(Random);
 
 impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(Random::new(seed))
+    }
+
     /// The next number below this one.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((mixed ^ (mixed >> 31)) % bound.max(1) as u64) as usize
+        self.0.index(bound)
     }
 
     /// One of these.
@@ -72,7 +73,7 @@ pub(crate) fn lines(
     let mut lines = Lines::new(max_line);
     let mut cut = Vec::new();
     let mut rest = stream;
-    let mut dice = Dice(stream.len() as u64);
+    let mut dice = Dice::new(stream.len() as u64);
     let mut other_buffer = Vec::new();
     while !rest.is_empty() {
         let space = lines.space();
@@ -107,12 +108,12 @@ pub(crate) fn lines(
 /// Any chunking gives the lines that a naive split gives, whether they are taken at once or late.
 pub(crate) fn framing(stream: &[u8], max_line: usize, seed: u64) {
     let expected = naive_lines(stream, max_line);
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let biggest = *dice.pick(&[1, 3, 64, 5000, 70_000, usize::MAX]);
     // A byte at a time through a stream that is a megabyte long is only slow.
     let biggest = biggest.max(stream.len() / 2000);
     let patient = dice.below(2) == 0;
-    let mut late = Dice(seed ^ 1);
+    let mut late = Dice::new(seed ^ 1);
     let cut = lines(stream, max_line, || dice.below(biggest) + 1, || patient || late.below(3) > 0);
     assert!(cut == expected, "max_line {max_line}, seed {seed}: {} lines, not {}", cut.len(), expected.len());
     runs(stream, max_line);

@@ -1,5 +1,7 @@
 //! Every event in every state; and long random lives that never break a rule.
 
+use nostray_sys::random::Random;
+
 use super::*;
 use crate::backoff::Backoff;
 
@@ -383,18 +385,8 @@ struct World {
     in_flight: bool,
 }
 
-/// A small generator of numbers that are random enough, and the same each time.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-}
-
 impl World {
-    fn next_event(&self, dice: &mut Dice) -> Event {
+    fn next_event(&self, dice: &mut Random) -> Event {
         let generation = match dice.below(10) {
             0 => Generation(self.machine.generation().0.saturating_sub(1)),
             _ => self.machine.generation(),
@@ -412,14 +404,12 @@ impl World {
             12 => Event::OverMemory(generation),
             13 if dice.below(4) == 0 => Event::FarOverMemory(generation),
             14 if dice.below(200) == 0 => Event::Stop,
-            _ if !self.armed.is_empty() => {
-                Event::Fired(self.armed[usize::try_from(dice.below(self.armed.len() as u64)).expect("small")])
-            }
+            _ if !self.armed.is_empty() => Event::Fired(self.armed[dice.index(self.armed.len())]),
             _ => Event::Demanded,
         }
     }
 
-    fn step(&mut self, dice: &mut Dice) {
+    fn step(&mut self, dice: &mut Random) {
         self.now += Duration::from_millis(dice.below(3000));
         let event = self.next_event(dice);
         let before = self.machine.state().clone();
@@ -469,7 +459,7 @@ impl World {
 #[test]
 fn no_life_however_long_and_strange_breaks_a_rule() {
     for seed in 0..3000 {
-        let mut dice = Dice(seed * 7919 + 1);
+        let mut dice = Random::new(seed);
         let policy = Policy { on_demand: seed % 3 == 0, respawn: seed % 5 != 0, ..policy() };
         let mut world = World {
             machine: Machine::new(policy),

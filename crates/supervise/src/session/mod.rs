@@ -12,6 +12,7 @@ mod tests;
 use std::time::Duration;
 
 use nostray_rpc::{Envelope, Id, Kind, Message, error, errors, read};
+use nostray_sys::random::Random;
 use serde_json::json;
 
 use crate::cache::{Asker, Cache};
@@ -125,8 +126,8 @@ pub struct Session {
     leaves_calls_open: bool,
     tail: Tail,
     effects: Vec<Effect>,
-    /// Random numbers for pauses: a linear generator is enough to keep thirty children apart.
-    luck: u64,
+    /// Jitter for pauses between starts.
+    luck: Random,
 }
 
 impl Session {
@@ -159,7 +160,7 @@ impl Session {
             leaves_calls_open: false,
             tail: Tail::default(),
             effects: Vec::new(),
-            luck: seed | 1,
+            luck: Random::new(seed),
         }
     }
 
@@ -456,8 +457,7 @@ impl Session {
     }
 
     fn drive(&mut self, event: Event, now: Moment) {
-        self.luck = self.luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let luck = (self.luck >> 11) as f64 / (1u64 << 53) as f64;
+        let luck = self.luck.fraction();
         for action in self.machine.on(event, now, luck) {
             self.perform(action, now);
         }

@@ -2,24 +2,16 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use nostray_sys::random::Random;
+
 use super::*;
-
-/// A generator of numbers that are random enough, and the same each time.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % n
-    }
-}
 
 /// Kills, sleeps, stops, cancels, batches and time-outs in any order: each request is answered exactly once, by a result or an
 /// error, and is given to one child at most; one that was cancelled at most once.
 #[test]
 fn in_any_session_each_request_is_answered_once_and_made_once() {
     for seed in 0..400 {
-        let mut dice = Dice(seed * 104_729 + 7);
+        let mut dice = Random::new(seed);
         let call_timeout = (seed % 3 == 0).then_some(Duration::from_secs(2));
         let mut stage = Stage::new(Settings { call_timeout, ..settings() });
         stage.handshake(TOOLS);
@@ -42,7 +34,7 @@ fn in_any_session_each_request_is_answered_once_and_made_once() {
                     next += 2;
                 }
                 5 if !asked.is_empty() => {
-                    let id = asked[dice.below(asked.len())];
+                    let id = asked[dice.index(asked.len())];
                     stage.host_says(&format!(
                         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
                     ));
@@ -50,14 +42,14 @@ fn in_any_session_each_request_is_answered_once_and_made_once() {
                 }
                 6 if stage.alive.is_some() && stage.torn_down.is_none() => {
                     let generation = stage.alive.map_or(0, |generation| generation.0);
-                    let unread = stage.dies_before_it_reads(dice.below(8));
+                    let unread = stage.dies_before_it_reads(dice.index(8));
                     // What it has not read was not given to it.
                     for id in ids(&unread) {
                         given.entry(id).or_default().remove(&generation);
                     }
                 }
                 6 if stage.alive.is_some() => stage.dies(),
-                7 => stage.passes(Duration::from_millis(dice.below(4000) as u64)),
+                7 => stage.passes(Duration::from_millis(dice.below(4000))),
                 8 if stage.torn_down.is_some() && stage.alive.is_some() => stage.dies(),
                 9 if stage.alive.is_some() => {
                     stage.child_says(r#"{"jsonrpc":"2.0","id":0,"method":"roots/list"}"#);
@@ -103,11 +95,11 @@ fn ids(messages: &[Value]) -> Vec<i64> {
 }
 
 /// The child answers one of the requests that it has been given, perhaps a second time.
-fn answer_something(stage: &mut Stage, dice: &mut Dice) {
+fn answer_something(stage: &mut Stage, dice: &mut Random) {
     if stage.alive.is_none() || stage.child.is_empty() {
         return;
     }
-    let at = dice.below(stage.child.len());
+    let at = dice.index(stage.child.len());
     stage.read = stage.read.max(at + 1);
     let message = stage.child[at].clone();
     let messages = message.as_array().cloned().unwrap_or_else(|| vec![message]);

@@ -3,20 +3,21 @@
 
 mod act;
 mod actors;
+mod args;
 mod cast;
 mod stage;
 mod stop;
 mod troupe;
 mod voices;
 
-use crate::exit::ExitCode;
 use std::time::Duration;
 
+use nostray_terminal::ExitCode;
+
 use act::Act;
+pub use args::Args;
 use stage::{Ink, Stage};
 use stop::{Interrupts, Stop};
-
-use crate::args::DemoArgs;
 
 /// A part in the demonstration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -62,7 +63,8 @@ impl Pace {
     }
 }
 
-pub(crate) fn run(args: &DemoArgs) -> ExitCode {
+/// Runs the demonstration, or one of its processes.
+pub fn run(args: &Args) -> ExitCode {
     if let Some(actor) = args.actor {
         return actors::play(actor, &args.command);
     }

@@ -1,7 +1,6 @@
 //! What each process of the demonstration does. They are as bad as real ones, with one difference: each ends when the
 //! demonstration does, however that happens, and after a while in any case.
 
-use crate::exit::ExitCode;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,11 +12,11 @@ use nostray_sys::poll::{self, Until};
 use nostray_sys::process::{Pid, Side, exit_now, fork, set_name, setsid};
 use nostray_sys::signal::{Disposition, set_disposition};
 use nostray_sys::{Pidfd, Signal, descriptors};
+use nostray_terminal::{self as terminal, ExitCode};
 
 use super::Actor;
 use super::cast::Token;
 use super::stop::no_signals;
-use crate::terminal;
 
 /// How long an actor lives at most. No demonstration takes so long.
 const LIFETIME: Duration = Duration::from_secs(50);

@@ -1,6 +1,5 @@
 //! What ends the show before its time: a signal, an audience that has left, a failure.
 
-use crate::exit::ExitCode;
 use std::fmt::Display;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use nostray_sys::poll::{self, Until};
 use nostray_sys::signal::{Signal, SignalFd, SignalSet, is_ignored};
-
-use crate::terminal;
+use nostray_terminal::{self as terminal, ExitCode};
 
 /// Why the show does not go on.
 #[derive(Debug)]

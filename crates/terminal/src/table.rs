@@ -5,21 +5,25 @@ use std::time::Duration;
 use nostray_sys::text::escaped;
 
 /// Rows under headings, a line each whatever is in them. The last column takes what room is left on the line.
-pub(crate) struct Table {
+#[derive(Debug)]
+pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(crate) fn new(headings: &[&str]) -> Self {
+    /// A table without rows.
+    #[must_use]
+    pub fn new(headings: &[&str]) -> Self {
         Self { rows: vec![headings.iter().map(|heading| (*heading).to_owned()).collect()] }
     }
 
-    pub(crate) fn row(&mut self, cells: Vec<String>) {
+    /// Adds a row. Control characters in a cell are spelled out.
+    pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells.iter().map(|cell| escaped(cell).into_owned()).collect());
     }
 
     /// As text, with the last column cut to the width of the terminal, if there is one.
-    pub(crate) fn render(&self, width: Option<usize>) -> String {
+    pub fn render(&self, width: Option<usize>) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns)
             .map(|column| {
@@ -44,7 +48,7 @@ impl Table {
 }
 
 /// Bytes as people read them.
-pub(crate) fn bytes(number: u64) -> String {
+pub fn bytes(number: u64) -> String {
     const UNITS: [&str; 4] = ["K", "M", "G", "T"];
     let mut value = number as f64 / 1024.0;
     let mut unit = 0;
@@ -56,7 +60,7 @@ pub(crate) fn bytes(number: u64) -> String {
 }
 
 /// A span of time as people read it: its two largest units.
-pub(crate) fn span(time: Duration) -> String {
+pub fn span(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
         0..60 => format!("{seconds}s"),
@@ -67,13 +71,13 @@ pub(crate) fn span(time: Duration) -> String {
 }
 
 /// How long ago a moment of Unix time in milliseconds was.
-pub(crate) fn ago(moment: u64) -> Duration {
+pub fn ago(moment: u64) -> Duration {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     now.saturating_sub(Duration::from_millis(moment))
 }
 
 /// A moment of Unix time in milliseconds, as text.
-pub(crate) fn moment(milliseconds: u64) -> String {
+pub fn moment(milliseconds: u64) -> String {
     // Later than the year 9999 is no moment that anybody has seen.
     let time = std::time::UNIX_EPOCH + Duration::from_millis(milliseconds.min(253_402_300_799_000));
     humantime::format_rfc3339_seconds(time).to_string()

@@ -11,7 +11,7 @@
 /// users and of services, leaders of terminals, and those in a pen of nostray are left out altogether.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
-pub(crate) struct Args {
+pub struct Args {
     /// Print one JSON object instead of a report
     #[arg(long)]
     pub(super) json: bool,

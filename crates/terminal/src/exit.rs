@@ -3,13 +3,17 @@
 
 /// An exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ExitCode(u8);
+pub struct ExitCode(u8);
 
 impl ExitCode {
-    pub(crate) const SUCCESS: Self = Self(0);
-    pub(crate) const FAILURE: Self = Self(1);
+    /// The command did what it was asked to do, and all is well.
+    pub const SUCCESS: Self = Self(0);
+    /// The command worked, and what it looked at is not well.
+    pub const FAILURE: Self = Self(1);
 
-    pub(crate) fn number(self) -> u8 {
+    /// The number that the program returns to the kernel.
+    #[must_use]
+    pub fn number(self) -> u8 {
         self.0
     }
 }

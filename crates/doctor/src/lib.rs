@@ -14,17 +14,16 @@ mod spared;
 mod strays;
 mod words;
 
-use crate::exit::ExitCode;
 use std::io;
 
-pub(crate) use args::Args;
+use nostray_terminal::{self as terminal, ExitCode};
+
+pub use args::Args;
 use configs::Config;
 use kill::Outcome;
 use machine::Machine;
 use places::Places;
 use strays::{Confidence, Stray};
-
-use crate::terminal;
 
 /// Everything that was looked at.
 #[derive(Debug)]
@@ -55,7 +54,8 @@ impl Stray {
     }
 }
 
-pub(crate) fn run(args: &Args) -> ExitCode {
+/// Looks at the machine, reports, and ends strays where the arguments ask for it.
+pub fn run(args: &Args) -> ExitCode {
     if args.kill && !args.yes && !kill::can_ask() {
         terminal::complain(&"--kill asks for each stray, but stdin is not a terminal; add --yes to end them all");
         return ExitCode::from(2);

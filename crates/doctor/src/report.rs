@@ -2,13 +2,14 @@
 
 use std::fmt::Write;
 
+use nostray_terminal as terminal;
+
 use super::configs::{Config, Server, State};
 use super::kill::Outcome;
 use super::machine::Machine;
 use super::places::{Condition, Place, Places};
 use super::strays::{Confidence, Stray};
 use super::{Findings, words};
-use crate::terminal;
 
 /// How a piece of text is to look, as the number of an escape sequence.
 #[derive(Debug, Clone, Copy)]

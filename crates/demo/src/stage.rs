@@ -4,11 +4,11 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use nostray_sys::process::Pid;
+use nostray_terminal as terminal;
 
 use super::act::{Act, OWN, Outcome, TREE};
 use super::cast::Member;
 use super::stop::Stop;
-use crate::terminal;
 
 /// How a piece of text is to look, as the number of an escape sequence.
 #[derive(Debug, Clone, Copy)]

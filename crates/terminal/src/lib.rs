@@ -1,62 +1,68 @@
-//! What is printed for people: errors, and colours where there is a terminal.
+//! What the commands print for people: errors, tables, JSON, and colours where there is a terminal; and the code that they exit
+//! with. Only the command line and the commands beside it use this; the engine does not.
+
+mod exit;
+pub mod table;
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use nostray_sys::text::{escaped, escaped_json};
 
+pub use exit::ExitCode;
+
 /// Says what went wrong, on standard error, in one line.
-pub(crate) fn complain(error: &dyn Display) {
+pub fn complain(error: &dyn Display) {
     // If nobody listens there, the exit code still tells.
     writeln!(io::stderr(), "nostray: {}", escaped(&error.to_string())).ok();
 }
 
 /// A line that may quote what a child, a host or a user has said.
-pub(crate) fn line(text: &dyn Display) -> String {
+pub fn line(text: &dyn Display) -> String {
     escaped(&text.to_string()).into_owned() + "\n"
 }
 
 /// An object for scripts, which may be shown on a terminal all the same.
-pub(crate) fn print_json(object: &serde_json::Value) -> crate::exit::ExitCode {
+pub fn print_json(object: &serde_json::Value) -> ExitCode {
     print(escaped_json(&format!("{object:#}\n")).as_bytes())
 }
 
 /// Whether standard output is a terminal on which what was written can be written over.
-pub(crate) fn is_live() -> bool {
+pub fn is_live() -> bool {
     io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// Whether to use colours on standard output.
-pub(crate) fn colours() -> bool {
+pub fn colours() -> bool {
     is_live() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Whether a terminal in this environment shows more than ASCII.
-pub(crate) fn shows_unicode() -> bool {
+pub fn shows_unicode() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
     let locale = locale.filter(|value| !value.is_empty()).map(|value| value.to_ascii_lowercase()).next();
     locale.is_some_and(|value| value.contains("utf-8") || value.contains("utf8"))
 }
 
 /// Writes to standard output, at once.
-pub(crate) fn write(text: &[u8]) -> io::Result<()> {
+pub fn write(text: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text)?;
     stdout.flush()
 }
 
 /// Prints to standard output; the end of a program is not the place to complain about a closed pipe.
-pub(crate) fn print(text: &[u8]) -> crate::exit::ExitCode {
+pub fn print(text: &[u8]) -> ExitCode {
     match write(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             complain(&format_args!("cannot write to standard output: {error}"));
-            crate::exit::ExitCode::from(2)
+            ExitCode::from(2)
         }
-        _ => crate::exit::ExitCode::SUCCESS,
+        _ => ExitCode::SUCCESS,
     }
 }
 
 /// The width of the terminal that standard output is, if it is one.
-pub(crate) fn width() -> Option<usize> {
+pub fn width() -> Option<usize> {
     nostray_sys::descriptors::terminal_width()
 }
