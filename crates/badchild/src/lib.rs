@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use nostray_sys::proc::Stat;
 pub use nostray_sys::process::Pid;
+use nostray_sys::signal::is_ignored;
 use nostray_sys::{Pidfd, Signal};
 pub use together::{Over, in_parallel, so_many_at_once};
 
@@ -241,6 +242,17 @@ impl Found {
     }
 }
 
+/// A command that starts with no signal ignored, whatever this process inherited: `nohup` ignores SIGHUP, and a shell without job control
+/// ignores SIGINT and SIGQUIT in what it runs in the background. A program that was started like that does not end by these signals.
+fn as_from_a_shell(program: &Path) -> Command {
+    if ![Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].into_iter().any(is_ignored) {
+        return Command::new(program);
+    }
+    let mut command = Command::new("/usr/bin/env");
+    command.arg("--default-signal").arg(program);
+    command
+}
+
 /// A runtime directory for all scenes of one source file, so that none of them touches the user's own. Not for all of a test program: every
 /// start sweeps what dead owners have left in its runtime directory, and would act on what the tests of another behaviour have left there.
 fn runtime_folder(user: User, file: &'static str) -> PathBuf {
@@ -323,7 +335,7 @@ impl Scene {
     /// A command that belongs to it.
     #[must_use]
     pub fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new(program);
+        let mut command = as_from_a_shell(program);
         command.env(TOKEN, &self.token).current_dir("/");
         self.lend_its_place(&mut command);
         if self.user == User::Nobody {

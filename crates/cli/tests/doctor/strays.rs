@@ -8,7 +8,6 @@ use std::time::Duration;
 use badchild::{Bystanders, Folder, Found, Pid, Scene, User, badchild, open_terminal, pid, wait_until};
 use nostray_sys::Signal;
 use nostray_sys::proc::Stat;
-use nostray_sys::signal::{Disposition, set_disposition};
 use serde_json::Value;
 use testkit::nostray;
 
@@ -17,9 +16,8 @@ fn pause() -> String {
     format!("{} pause", badchild().display())
 }
 
-/// A command of a scene as a person's shell would start it: not in a pen, and with no signal ignored.
+/// A command of a scene as a person's shell would start it: not in a pen.
 fn command(scene: &Scene, program: &str) -> Command {
-    set_disposition(Signal::HUP, Disposition::Default).expect("reset SIGHUP");
     let mut command = scene.command(program.as_ref());
     command.env_remove("NOSTRAY_PEN").stderr(Stdio::null());
     command
