@@ -1,4 +1,6 @@
 //! Trees that fork as fast as they can, spin, or do not let themselves be found, still end.
+//!
+//! A program of its own: a storm takes every processor and a thousand process numbers, so that no test with a deadline can run beside it.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -1,6 +1,9 @@
 //! What can be proved of a daemon where all who kept it were killed and no control group held it. One that has cleared its environment is
 //! known by its limit. One that has lowered that, too, is never signalled, and never forgotten before it has ended or the user says so. And a
 //! `/proc` that hides what others could prove.
+//!
+//! A program of its own: a daemon without marks is a candidate for every dead pen of its user, so that no test of another program may leave
+//! one behind or count candidates beside it.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Output, Stdio};
