@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use nostray_sys::proc::Stat;
 pub use nostray_sys::process::Pid;
+use nostray_sys::signal::is_ignored;
 use nostray_sys::{Pidfd, Signal};
 pub use together::{Over, in_parallel, so_many_at_once};
 
@@ -64,16 +65,25 @@ pub fn badchild() -> PathBuf {
 /// If it cannot be built.
 #[must_use]
 pub fn built(words: &[&str], program: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("own path");
-    let folder = test.ancestors().nth(2).expect("target/PROFILE/deps/test").to_path_buf();
+    let path = beside_test(program);
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // For the whole workspace, as `cargo test` does: with other features for a package alone, everything would be built once more.
     cargo.args(["build", "--quiet"]).args(words).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    if folder.ends_with("release") {
+    if path.parent().is_some_and(|folder| folder.ends_with("release")) {
         cargo.arg("--release");
     }
     assert!(cargo.status().expect("run cargo").success(), "cargo build {words:?} failed");
-    folder.join(program)
+    path
+}
+
+/// Where cargo puts a program of this workspace that it builds with the test that runs.
+///
+/// # Panics
+/// If the test was not started from where cargo has put it.
+#[must_use]
+pub fn beside_test(program: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("own path");
+    test.ancestors().nth(2).expect("target/PROFILE/deps/test").join(program)
 }
 
 /// A copy of a program where every user may execute it: a checkout may lie in somebody's home.
@@ -232,14 +242,29 @@ impl Found {
     }
 }
 
-/// A runtime directory for all scenes of this test program, so that none of them touches the user's own.
-fn runtime_folder(user: User) -> PathBuf {
-    static FOLDERS: Mutex<Vec<(User, Folder)>> = Mutex::new(Vec::new());
-    let mut folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
-    if !folders.iter().any(|(of, _)| *of == user) {
-        folders.push((user, Folder::private("runtime", user)));
+/// A command that starts with no signal ignored, whatever this process inherited: `nohup` ignores SIGHUP, and a shell without job control
+/// ignores SIGINT and SIGQUIT in what it runs in the background. A program that was started like that does not end by these signals.
+fn as_from_a_shell(program: &Path) -> Command {
+    if ![Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].into_iter().any(is_ignored) {
+        return Command::new(program);
     }
-    folders.iter().find(|(of, _)| *of == user).map(|(_, folder)| folder.path().to_owned()).expect("just made")
+    let mut command = Command::new("/usr/bin/env");
+    command.arg("--default-signal").arg(program);
+    command
+}
+
+/// A runtime directory for all scenes of one source file, so that none of them touches the user's own. Not for all of a test program: every
+/// start sweeps what dead owners have left in its runtime directory, and would act on what the tests of another behaviour have left there.
+fn runtime_folder(user: User, file: &'static str) -> PathBuf {
+    static FOLDERS: Mutex<Vec<(User, &str, Folder)>> = Mutex::new(Vec::new());
+    let mut folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((.., folder)) = folders.iter().find(|(of, by, _)| (*of, *by) == (user, file)) {
+        return folder.path().to_owned();
+    }
+    let folder = Folder::private("runtime", user);
+    let path = folder.path().to_owned();
+    folders.push((user, file, folder));
+    path
 }
 
 /// Whether orphans among its descendants are handed to this process.
@@ -273,15 +298,19 @@ pub struct Scene {
     pub user: User,
     /// A runtime directory of its own, if it has one.
     runtime: Option<Folder>,
+    /// The source file that made it.
+    file: &'static str,
     /// Whether nobody has to look for it any more.
     is_over: bool,
 }
 
 impl Scene {
-    /// A scene in which nobody is, yet.
+    /// A scene in which nobody is, yet. Its runtime directory is that of the file that calls this.
     #[must_use]
+    #[track_caller]
     pub fn new(user: User) -> Self {
-        Self { token: unique(), user, runtime: None, is_over: false }
+        let file = std::panic::Location::caller().file();
+        Self { token: unique(), user, runtime: None, file, is_over: false }
     }
 
     /// A scene with a runtime directory of its own, in which nobody else's records are.
@@ -300,13 +329,13 @@ impl Scene {
     /// Its runtime directory.
     #[must_use]
     pub fn runtime(&self) -> PathBuf {
-        self.runtime.as_ref().map_or_else(|| runtime_folder(self.user), |folder| folder.path().to_owned())
+        self.runtime.as_ref().map_or_else(|| runtime_folder(self.user, self.file), |folder| folder.path().to_owned())
     }
 
     /// A command that belongs to it.
     #[must_use]
     pub fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new(program);
+        let mut command = as_from_a_shell(program);
         command.env(TOKEN, &self.token).current_dir("/");
         self.lend_its_place(&mut command);
         if self.user == User::Nobody {

@@ -1,12 +1,12 @@
 //! Trees that fork as fast as they can, spin, or do not let themselves be found, still end.
-
-mod common;
+//!
+//! A program of its own: a storm takes every processor and a thousand process numbers, so that no test with a deadline can run beside it.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use badchild::{Bystanders, Scene, User};
-use common::{GRACES, start_host};
+use testkit::{GRACES, start_host};
 
 /// One storm at a time is enough for a machine.
 static ALONE: Mutex<()> = Mutex::new(());

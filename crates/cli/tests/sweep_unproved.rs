@@ -1,16 +1,17 @@
 //! What can be proved of a daemon where all who kept it were killed and no control group held it. One that has cleared its environment is
 //! known by its limit. One that has lowered that, too, is never signalled, and never forgotten before it has ended or the user says so. And a
 //! `/proc` that hides what others could prove.
-
-mod common;
+//!
+//! A program of its own: a daemon without marks is a candidate for every dead pen of its user, so that no test of another program may leave
+//! one behind or count candidates beside it.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use badchild::{Found, PATIENCE, Scene, User, comes_true, pid, wait_until};
-use common::{nostray, own_processes};
 use nostray_sys::Signal;
+use testkit::{nostray, own_processes};
 
 fn nostray_in(scene: &Scene, words: &[&str]) -> Output {
     scene.command(&nostray()).args(words).stdin(Stdio::null()).output().expect("run nostray")
@@ -52,10 +53,10 @@ fn lost(options: &[&str], daemon: &str) -> Option<Lost> {
     });
     let daemon = Found::by_pid(daemon).expect("is there");
     let own = own_processes(&scene);
-    common::wait_until_on_record(&scene, &own.guard);
+    testkit::wait_until_on_record(&scene, &own.guard);
     let shown = text(&nostray_in(&scene, &["ps", "--json"]));
     let kept = [own.front, own.spare, own.guard];
-    common::slots::kill_at_once(&kept);
+    testkit::slots::kill_at_once(&kept);
     reap(process);
     if !shown.contains("\"tier\": \"subreaper\"") {
         return None;

@@ -5,8 +5,6 @@
 //! scenarios look at HTTP itself (two at event streams, one at the Host header) and see only the bridge; the scenarios for
 //! clients (most of them about authorization) have no place for a server on stdio, and are left out.
 
-#![allow(unreachable_pub, reason = "a part of one test")]
-
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -23,11 +21,11 @@ const PATIENCE: Duration = Duration::from_secs(600);
 const PAUSE: &str = "0.25";
 
 /// What the suite has found: for each scenario its checks, each with its outcome.
-pub type Findings = BTreeMap<String, Vec<(String, String)>>;
+pub(crate) type Findings = BTreeMap<String, Vec<(String, String)>>;
 
 /// Runs the suite's scenarios for servers against its server on stdio, through a wrapper. Also says how often the server
 /// was started.
-pub fn run_suite(node: &Path, wrapper: &[PathBuf]) -> (Findings, usize) {
+pub(crate) fn run_suite(node: &Path, wrapper: &[PathBuf]) -> (Findings, usize) {
     let (scene, folder) = (Scene::new(User::Current), Folder::new("conformance"));
     let [results, started, complained] = ["results", "started", "complained"].map(|name| folder.path().join(name));
     let counted = ["sh", "-c", "echo start >>\"$0\"; exec \"$@\""].map(PathBuf::from);

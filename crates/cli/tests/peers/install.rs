@@ -2,8 +2,6 @@
 //!
 //! What a machine lacks (Python, Node) is said loudly and skips the tests that need it; where `CI=true`, it fails them.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of it")]
-
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,7 +10,7 @@ use std::time::Instant;
 
 /// Something that is installed by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kit {
+pub(crate) enum Kit {
     /// The Python SDK 1.x.
     Python1,
     /// The Python SDK 2.x.
@@ -28,7 +26,7 @@ impl Kit {
     ///
     /// # Panics
     /// If it cannot be installed although the machine has what it takes, or on a machine that should have it.
-    pub fn folder(self) -> Option<PathBuf> {
+    pub(crate) fn folder(self) -> Option<PathBuf> {
         if let Err(missing) = self.has_tools() {
             assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{missing}, and CI=true");
             say(&format!("SKIPPED a test with real MCP peers: {missing}"));
@@ -53,7 +51,7 @@ impl Kit {
     }
 
     /// A command of it: its files by their path, other words as they are.
-    pub fn words(self, program: &str, rest: &[&str]) -> Option<Vec<PathBuf>> {
+    pub(crate) fn words(self, program: &str, rest: &[&str]) -> Option<Vec<PathBuf>> {
         let folder = self.folder()?;
         let found = |word: &str| Some(folder.join(word)).filter(|file| file.is_file()).unwrap_or_else(|| word.into());
         Some([program].iter().chain(rest).filter(|word| !word.is_empty()).map(|word| found(word)).collect())

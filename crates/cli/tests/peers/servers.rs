@@ -1,14 +1,12 @@
 //! The servers that real clients are tested with.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of it")]
-
 use std::path::PathBuf;
 
 use crate::install::Kit;
 
 /// A server of the folder `peers`, or the one that the protocol's makers offer.
 #[derive(Debug, Clone, Copy)]
-pub enum Server {
+pub(crate) enum Server {
     Python1,
     Python2,
     TypeScript1,
@@ -19,7 +17,7 @@ pub enum Server {
 
 impl Server {
     /// Its command.
-    pub fn words(self) -> Option<Vec<PathBuf>> {
+    pub(crate) fn words(self) -> Option<Vec<PathBuf>> {
         match self {
             Self::Python1 => Kit::Python1.words("bin/python", &["server1.py"]),
             Self::Python2 => Kit::Python2.words("bin/python", &["server2.py"]),
@@ -35,6 +33,6 @@ impl Server {
 }
 
 /// Writes down each start of a server in this file, and is the server then.
-pub fn counted(file: PathBuf) -> Vec<PathBuf> {
+pub(crate) fn counted(file: PathBuf) -> Vec<PathBuf> {
     ["sh", "-c", "echo start >>\"$0\"; exec \"$@\""].map(PathBuf::from).into_iter().chain([file]).collect()
 }

@@ -2,7 +2,7 @@
 //! an environment and a registry of its own, and may do to its process what hosts do to theirs; and whoever started it sees
 //! what it has left behind.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test program uses its own part of it")]
 
 pub mod any;
 

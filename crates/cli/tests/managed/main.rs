@@ -1,0 +1,18 @@
+//! `nostray run` with a managed child: a child that is respawned, hibernates, starts lazily and survives the death of its guards.
+
+mod containment;
+mod exit;
+mod garbage;
+mod hibernate;
+mod inherited;
+mod killed;
+mod lazy;
+mod limits;
+mod operators;
+mod pressure;
+mod respawn;
+mod signals;
+mod storm;
+mod terminal;
+mod trip;
+mod usage;

@@ -1,0 +1,23 @@
+//! `nostray run` around one child that is not managed: what the host sees of it, and that nothing is left whatever ends first.
+
+mod containment;
+mod demo;
+mod die_with;
+mod exit_codes;
+mod fidelity;
+mod frozen;
+mod graces;
+mod groups;
+mod host_gone;
+mod idle;
+mod impatience;
+mod isolate;
+mod quiet;
+mod race;
+mod refused;
+mod signals;
+mod stdin;
+mod stopped;
+mod streams;
+mod terminal;
+mod usage;

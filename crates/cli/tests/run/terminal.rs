@@ -1,0 +1,212 @@
+//! On a terminal: job control, Ctrl-C and Ctrl-Z work as without nostray, typed by a real person's keys.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use badchild::{Found, PATIENCE, Scene, User, badchild, open_terminal};
+use nostray_sys::poll::{Until, wait};
+use testkit::nostray;
+use testkit::puppet::wait_until_quiet;
+
+const CTRL_C: &str = "\x03";
+const CTRL_Z: &str = "\x1a";
+const CTRL_D: &str = "\x04";
+
+/// Somebody at a terminal.
+struct Person {
+    master: File,
+    seen: String,
+    process: Child,
+}
+
+impl Person {
+    /// Starts a command on a new terminal.
+    fn starts(scene: &Scene, words: &[&str]) -> Self {
+        let (master, path) = open_terminal().expect("a terminal");
+        let mut command = scene.command(&badchild());
+        command.args(["on-terminal", &path, "--output-too", "--"]).args(words);
+        command.env("PS1", "prompt> ").env("TERM", "dumb").env_remove("PROMPT_COMMAND");
+        let process = command.stdin(Stdio::null()).spawn().expect("start");
+        Self { master: master.into(), seen: String::new(), process }
+    }
+
+    fn types(&mut self, keys: &str) {
+        self.master.write_all(keys.as_bytes()).expect("type");
+    }
+
+    /// Waits for a text on the screen, after everything that was waited for before.
+    fn sees(&mut self, text: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(at) = self.seen.find(text) {
+                self.seen.drain(..at + text.len());
+                return;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "'{text}' does not appear, but: {:?}", self.seen);
+            self.reads(left);
+        }
+    }
+
+    /// Waits until a job has the terminal: a shell says which one it continues a moment before it hands the terminal over,
+    /// and what is typed in between is not the job's.
+    fn sees_in_front(&mut self, scene: &Scene, command: &str) {
+        badchild::wait_until("it has the terminal", || {
+            let job =
+                scene.everybody().into_iter().find(|found| found.command == command && !found.stat.is_stopped());
+            job.is_some_and(|job| badchild::foreground_group(&self.master) == Some(job.stat.pid))
+        });
+        // The guard passes the word to go on to its child, too; a person does not press the next key within a millisecond of it.
+        let is_ours = |found: &Found| found.stat.name.starts_with("nostray");
+        scene.everybody().into_iter().filter(is_ours).for_each(|found| wait_until_quiet(&found));
+    }
+
+    /// Reads what comes within a time.
+    fn reads(&mut self, time: Duration) -> bool {
+        let came = wait(&[(self.master.as_fd(), Until::Readable)], Some(time)).expect("poll")[0];
+        if came {
+            let mut bytes = [0; 4096];
+            let n = self.master.read(&mut bytes).unwrap_or_else(|e| panic!("{e}, after {:?}", self.seen));
+            self.seen += &String::from_utf8_lossy(&bytes[..n]);
+        }
+        came
+    }
+
+    fn exit_code(mut self) -> Option<i32> {
+        self.process.wait().expect("wait").code()
+    }
+}
+
+#[test]
+fn a_shell_inside_has_job_control() {
+    let scene = Scene::new(User::Current);
+    let nostray = nostray().display().to_string();
+    let mut person = Person::starts(&scene, &[&nostray, "run", "--", "bash", "--norc", "--noprofile", "-i"]);
+    person.sees("prompt> ");
+    person.types("sleep 1000\n");
+    badchild::wait_until("it sleeps", || !scene.those_with("sleep 1000").is_empty());
+    person.types(CTRL_Z);
+    person.sees("Stopped");
+    person.sees("prompt> ");
+    person.types("fg\n");
+    person.sees("sleep 1000");
+    person.sees_in_front(&scene, "sleep 1000");
+    person.types(CTRL_C);
+    person.sees("prompt> ");
+    person.types("echo code=$?\n");
+    person.sees("code=130");
+    person.types("sleep 2000 & disown; exit 5\n");
+    assert_eq!(person.exit_code(), Some(5));
+    scene.expect_empty();
+}
+
+#[test]
+fn a_shell_outside_sees_its_job_stop_and_go_on() {
+    let scene = Scene::new(User::Current);
+    let nostray = nostray().display().to_string();
+    let mut person = Person::starts(&scene, &["bash", "--norc", "--noprofile", "-i"]);
+    person.sees("prompt> ");
+    person.types(&format!("{nostray} run -- cat\n"));
+    // What is typed before the shell has handed the terminal over is the shell's.
+    let cat_runs = || scene.everybody().iter().any(|found| found.stat.name == "cat");
+    badchild::wait_until("cat runs", cat_runs);
+    person.types("one\n");
+    person.sees("one\r\none\r\n");
+    for round in ["two", "three"] {
+        person.types(CTRL_Z);
+        person.sees("Stopped");
+        person.sees("prompt> ");
+        person.types("fg\n");
+        person.sees("run -- cat");
+        person.sees_in_front(&scene, &format!("{nostray} run -- cat"));
+        person.types(&format!("{round}\n"));
+        person.sees(&format!("{round}\r\n{round}\r\n"));
+    }
+    person.types(CTRL_C);
+    person.sees("prompt> ");
+    person.types("echo code=$?\n");
+    person.sees("code=130");
+    person.types(&format!("{nostray} run -- cat\n"));
+    badchild::wait_until("cat runs", cat_runs);
+    person.types("four\n");
+    person.sees("four\r\nfour\r\n");
+    person.types(CTRL_D);
+    person.sees("prompt> ");
+    person.types("echo code=$?; exit\n");
+    person.sees("code=0");
+    assert_eq!(person.exit_code(), Some(0));
+    scene.expect_empty();
+}
+
+/// Ctrl-C goes to the whole foreground group. A program that handles it goes on, and gets it once.
+#[test]
+fn a_key_that_the_child_handles_ends_nothing() {
+    let scene = Scene::new(User::Current);
+    let nostray = nostray().display().to_string();
+    // Not a shell's trap: it may forget a signal that comes while it is still busy with the one before.
+    let script = "
+import os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+os.write(1, b'go')
+for n in 1, 2:
+    signal.sigwait({signal.SIGINT})
+    os.write(1, b'caught=%d' % n)
+os._exit(8)
+";
+    let mut person = Person::starts(&scene, &[&nostray, "run", "--", "python3", "-c", script]);
+    person.sees("go");
+    person.types(CTRL_C);
+    person.sees("caught=1");
+    person.types(CTRL_C);
+    person.sees("caught=2");
+    assert_eq!(person.exit_code(), Some(8));
+    scene.expect_empty();
+}
+
+/// A background job may be stopped when it wants to read; the shell must see that, too.
+#[test]
+fn a_background_job_that_wants_to_read_is_stopped_and_comes_back() {
+    let scene = Scene::new(User::Current);
+    let nostray = nostray().display().to_string();
+    let mut person = Person::starts(&scene, &["bash", "--norc", "--noprofile", "-i"]);
+    person.sees("prompt> ");
+    person.types(&format!("{nostray} run -- cat &\n"));
+    person.sees("prompt> ");
+    // The shell learns of it when the front stops, too. (Spare and guard have its words, and do not stop.)
+    let words = format!("{nostray} run -- cat");
+    badchild::wait_until("cat is stopped, and the front with it", || {
+        let stopped: Vec<_> = scene.everybody().into_iter().filter(|found| found.stat.is_stopped()).collect();
+        stopped.iter().any(|found| found.stat.name == "cat") && stopped.iter().any(|found| found.command == words)
+    });
+    person.types("jobs; fg\n");
+    person.sees("Stopped");
+    person.sees("run -- cat");
+    person.sees_in_front(&scene, &format!("{nostray} run -- cat"));
+    person.types("hello\n");
+    person.sees("hello\r\nhello\r\n");
+    person.types(CTRL_D);
+    person.sees("prompt> ");
+    person.types("exit\n");
+    person.exit_code();
+    scene.expect_empty();
+}
+
+/// The window is closed while jobs run that want to survive it.
+#[test]
+fn closing_the_terminal_ends_everything_behind_it() {
+    let scene = Scene::new(User::Current);
+    let nostray = nostray().display().to_string();
+    let words =
+        [nostray.as_str(), "run", "--eof-grace", "200ms", "--term-grace", "200ms", "--", "bash", "--norc", "-i"];
+    let mut person = Person::starts(&scene, &words);
+    person.sees("prompt> ");
+    person.types("nohup sleep 3000 >/dev/null & setsid sleep 4000 & (trap '' HUP TERM; sleep 5000) &\n");
+    badchild::wait_until("all are there", || scene.those_with("sleep").len() >= 3);
+    let Person { master, mut process, .. } = person;
+    drop(master);
+    process.wait().expect("wait");
+    scene.expect_empty();
+}

@@ -1,0 +1,208 @@
+//! A session is a lease. It ends with its input, its front or its host; the last one leaves the child a while for the next one; and
+//! whoever comes while the child is being ended gets the next one.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use badchild::{PATIENCE, wait_until};
+use nostray_sys::Signal;
+use serde_json::{Value, json};
+use testkit::in_parallel;
+use testkit::sharing::{BY_COMMAND, Watch, kill, release};
+use testkit::stage::Stage;
+
+const NOT_LONG: Duration = Duration::from_millis(300);
+
+#[test]
+fn who_comes_back_during_the_linger_finds_the_same_child() {
+    let stage = Stage::new();
+    // Long enough to come back in time on a busy machine.
+    let options = ["--linger", "15s"];
+    let mut first = stage.shared(&options, &[]);
+    let pid = first.pid();
+    // A session ends when the steward has let go of it.
+    release(first);
+    let mut second = stage.shared(&options, &[]);
+    assert_eq!(second.pid(), pid);
+    // The time begins anew with the last release, and is not counted meanwhile: more of it passes than there is.
+    std::thread::sleep(Duration::from_millis(15_100));
+    assert_eq!(second.pid(), pid);
+    release(second);
+    let mut third = stage.shared(&options, &[]);
+    assert_eq!(third.pid(), pid);
+    let released = Instant::now();
+    release(third);
+    stage.expect_no_tree();
+    assert!(released.elapsed() >= Duration::from_secs(15), "ended after {:?}", released.elapsed());
+    stage.expect_over(1, NOT_LONG);
+    assert_eq!(stage.lives()[0].methods().iter().filter(|method| *method == "initialize").count(), 1);
+}
+
+/// A child that is to end ends, also in the middle of its start.
+const IMPATIENT: [&str; 4] = ["--eof-grace", "100ms", "--term-grace", "100ms"];
+
+/// A host that waits for a shorter time than the server needs to start, and tries again, finds the start that it began.
+#[test]
+fn a_child_that_is_starting_is_kept_for_the_next_session_of_an_impatient_host() {
+    in_parallel(vec![&[][..], &["--hibernate", "300ms"], &["--start-timeout", "1m"]], |options| {
+        let stage = Stage::new();
+        let options = [&["--linger", "400ms"], &IMPATIENT[..], options].concat();
+        let server = ["--start-delay", "5000"];
+        let mut impatient = stage.share(&options, &server);
+        impatient.ask("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
+        assert_eq!(impatient.line_within(Duration::from_secs(1)), None);
+        drop(impatient);
+        // Longer than the linger.
+        std::thread::sleep(Duration::from_millis(800));
+        let mut served = stage.shared(&options, &server);
+        served.who();
+        assert_eq!(stage.lives().len(), 1, "{options:?}: {:#?}\n{}", stage.lives(), stage.journal());
+        let released = Instant::now();
+        release(served);
+        stage.expect_over(1, NOT_LONG);
+        assert!(released.elapsed() < PATIENCE, "from then on the linger counts as usual");
+    });
+}
+
+/// The linger counts from ready: nobody comes back, and it ends by itself, once it has answered.
+#[test]
+fn a_child_that_its_only_session_left_while_it_was_starting_ends_after_it_is_ready() {
+    let stage = Stage::new();
+    let mut caller = stage.share(&[&["--linger", "300ms"], &IMPATIENT[..]].concat(), &["--start-delay", "2000"]);
+    caller.ask("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
+    stage.wait_for_life(1);
+    wait_until("it is asked", || stage.states() == ["starting"] && stage.child().unread_input() > 0);
+    drop(caller);
+    stage.scene.expect_empty();
+    assert!(stage.lives()[0].saw_the_end, "{:#?}", stage.lives());
+    assert_eq!(stage.lives()[0].methods(), ["initialize"]);
+}
+
+/// A child that neither the end of its input nor SIGTERM ends, so that there is time to come in between.
+#[test]
+fn who_comes_while_the_child_is_being_ended_waits_for_its_end_and_gets_the_next_one() {
+    let stage = Arc::new(Stage::new());
+    let watch = Watch::over(&stage);
+    let options = ["--linger", "0s", "--eof-grace", "1s", "--term-grace", "3s"];
+    // The server itself ignores SIGTERM only when it has read the end of its input, which may be too late.
+    let server = stage.server(&["--claim", &stage.file("claim"), "--ignore-eof"]);
+    let mut command = vec!["sh", "-c", "trap '' TERM; exec \"$@\"", "sh"];
+    command.extend(server.iter().map(String::as_str));
+    let mut first = stage.share_command(&options, &command);
+    first.initialize();
+    first.pid();
+    let old = stage.child();
+    let began = Instant::now();
+    release(first);
+    wait_until("it is being ended", || stage.lives()[0].saw_the_end);
+    // Several, and at once.
+    let mut next: Vec<_> = (0..3).map(|_| stage.share_command(&options, &command)).collect();
+    for caller in &mut next {
+        // That is known. What is not waits.
+        caller.initialize();
+        caller.pid();
+        assert!(!old.is_alive(), "the old one is still there after {:?}", began.elapsed());
+    }
+    assert!(began.elapsed() >= Duration::from_secs(4), "not before the graces are over: {:?}", began.elapsed());
+    assert_eq!(stage.lives().len(), 2);
+    let pid = i64::from(stage.lives()[1].pid);
+    for caller in &mut next {
+        assert_eq!(caller.pid(), pid);
+    }
+    next.into_iter().for_each(release);
+    stage.expect_over(2, NOT_LONG);
+    watch.expect_one();
+}
+
+/// Each of them in a session beside one that goes on.
+#[test]
+fn a_session_ends_with_its_input_with_its_front_and_with_its_host() {
+    in_parallel(vec!["input", "front", "SIGTERM", "host", "host, with the pipe held"], |end| {
+        let stage = Stage::new();
+        let mut other = stage.shared(&BY_COMMAND, &[]);
+        let pid = other.pid();
+        let hold = if end.contains("held") { &["--hold"][..] } else { &[] };
+        let (mut host, front) = stage.shared_by_host(hold, &BY_COMMAND, &[]);
+        stage.wait_for_leases(&[2]);
+        host.say(&json!({ "jsonrpc": "2.0", "id": 3, "method": "hang", "params": {} }).to_string());
+        wait_until("it is in flight", || stage.lives()[0].methods().last().is_some_and(|method| method == "hang"));
+        match end {
+            "input" => host.order("close"),
+            "front" => front.send(Signal::KILL),
+            "SIGTERM" => front.send(Signal::TERM),
+            _ => host.kill(),
+        }
+        stage.wait_for_leases(&[1]);
+        wait_until("the front is gone", || !front.is_alive());
+        // Nobody waits for it any more, and the child is told so.
+        wait_until("it is cancelled", || stage.lives()[0].methods().iter().any(|m| m == "notifications/cancelled"));
+        assert_eq!(other.pid(), pid, "{end}: the other one's child is the same");
+        assert_eq!(other.unasked(), Vec::<Value>::new(), "{end}");
+        drop(host);
+        release(other);
+        stage.expect_over(1, NOT_LONG);
+    });
+}
+
+#[test]
+fn what_is_in_flight_at_the_end_of_the_input_is_still_answered() {
+    for others in [0, 2] {
+        let stage = Stage::new();
+        let options = ["--linger", "0s", "--eof-grace", "10m"];
+        let others: Vec<_> = (0..others).map(|_| stage.shared(&options, &[])).collect();
+        let mut caller = stage.shared(&options, &[]);
+        let slow: Vec<_> = [300, 10, 600].map(|ms| caller.ask("slow", json!({ "ms": ms }))).into();
+        let quick = caller.ask("who", json!({}));
+        let began = Instant::now();
+        caller.close();
+        for id in slow.into_iter().chain([quick]) {
+            assert!(caller.answer(id).get("result").is_some());
+        }
+        assert_eq!(caller.code(), 0, "{}", caller.errors());
+        assert!(began.elapsed() < PATIENCE, "nothing more was to come: {:?}", began.elapsed());
+        others.into_iter().for_each(release);
+        stage.expect_over(1, NOT_LONG);
+        assert!(stage.lives()[0].saw_the_end);
+    }
+}
+
+/// The whole input of a session in one write, as a shell does with a file: before there is a broker, and beside others.
+#[test]
+fn a_session_that_has_said_everything_before_there_is_a_child_gets_every_answer() {
+    let stage = Stage::new();
+    for round in 1..=2 {
+        let options = ["--linger", "0s", "--eof-grace", "10m"];
+        let mut caller = stage.share(&options, &["--start-delay", "200"]);
+        let hello = caller.ask("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
+        caller.tell("notifications/initialized", None);
+        let ids: Vec<_> = (0..20).map(|n| caller.ask("echo", json!({ "n": n }))).collect();
+        caller.close();
+        assert!(caller.answer(hello).get("result").is_some());
+        for (n, id) in ids.into_iter().enumerate() {
+            assert_eq!(caller.answer(id)["result"], json!({ "n": n }));
+        }
+        assert_eq!(caller.code(), 0, "{}", caller.errors());
+        stage.scene.expect_empty();
+        assert_eq!(stage.lives().len(), round);
+    }
+}
+
+/// One that nobody is behind any more, but that is stopped and cannot notice: it holds nothing.
+#[test]
+fn a_front_that_is_stopped_while_its_host_dies_holds_nothing() {
+    let stage = Stage::new();
+    let (mut host, front) = stage.shared_by_host(&["--hold"], &BY_COMMAND, &[]);
+    stage.wait_for_leases(&[1]);
+    front.send(Signal::STOP);
+    wait_until("it is stopped", || front_state(&front) == Some('T'));
+    host.kill();
+    stage.expect_no_tree();
+    kill(&[front]);
+    drop(host);
+    stage.expect_over(1, NOT_LONG);
+}
+
+fn front_state(front: &badchild::Found) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", front.stat.pid)).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}

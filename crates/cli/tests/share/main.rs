@@ -1,0 +1,18 @@
+//! `nostray share` and `nostray hold`: one child for many sessions, its broker and its stewards.
+
+mod bridge;
+mod broker_killed;
+mod fairness;
+mod fallback;
+mod hold;
+mod isolation;
+mod keys;
+mod leak;
+mod leases;
+mod operators;
+mod quiet;
+mod recipe;
+mod recovery;
+mod respawn;
+mod start;
+mod storm;

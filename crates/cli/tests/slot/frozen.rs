@@ -1,0 +1,312 @@
+//! A holder that does not hear: stopped in part or as a whole, held by a debugger, or without some of those who keep it. Whoever wants
+//! to replace it gets the slot all the same, when nothing is left of the old tree; and one who waits but is stopped is in nobody's way.
+
+use std::time::{Duration, Instant};
+
+use badchild::{Bystanders, Found, User, comes_true, wait_until};
+use nostray_sys::Signal;
+use serde_json::json;
+use testkit::debugger::Debugger;
+use testkit::in_parallel;
+use testkit::slots::{MANAGED, Ring, SLOT, end, ended, front_of, kill_at_once};
+use testkit::stage::Caller;
+
+const REPLACE: [&str; 2] = ["--if-taken", "replace"];
+const GRACES: [&str; 4] = ["--eof-grace", "200ms", "--term-grace", "600ms"];
+const LONG_GRACES: [&str; 4] = ["--eof-grace", "200ms", "--term-grace", "8s"];
+
+/// Of whom a part of the holder is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Child,
+    Tree,
+    Front,
+    Spare,
+    Guard,
+    Keepers,
+    Everything,
+}
+
+const PARTS: [Part; 7] =
+    [Part::Child, Part::Tree, Part::Front, Part::Spare, Part::Guard, Part::Keepers, Part::Everything];
+
+fn part(ring: &Ring, holder: &Caller, part: Part) -> Vec<Found> {
+    let (keepers, tree) = (ring.keepers(holder), ring.stage.trees());
+    let named = |names: &[&str]| {
+        let found = keepers.iter().filter(|found| names.contains(&found.stat.name.as_str())).cloned();
+        found.collect::<Vec<_>>()
+    };
+    let found = match part {
+        Part::Child => vec![ring.stage.child()],
+        Part::Tree => tree,
+        // Of a managed one, both: the process that the host has started, and the one in front of the guard.
+        Part::Front => named(&["nostray", "nostray-front"]),
+        Part::Spare => named(&["nostray-spare"]),
+        Part::Guard => named(&["nostray-guard"]),
+        Part::Keepers => keepers,
+        Part::Everything => keepers.into_iter().chain(tree).collect(),
+    };
+    assert!(!found.is_empty(), "{part:?}: {:?}", ring.stage.scene.everybody());
+    found
+}
+
+/// A holder with a daemon and with one that ignores SIGTERM; and who is in its tree.
+fn holder_with_tree(ring: &Ring, options: &[&str]) -> (Caller, Vec<Found>) {
+    holder_with_tree_and(ring, &GRACES, options)
+}
+
+fn holder_with_tree_and(ring: &Ring, graces: &[&str], options: &[&str]) -> (Caller, Vec<Found>) {
+    let mut holder = ring.holder(&[graces, options].concat());
+    holder.result("fork", json!({ "kind": "daemon" }));
+    holder.result("fork", json!({ "kind": "term-ignoring" }));
+    let tree = ring.stage.trees();
+    assert_eq!(tree.len(), 3, "{tree:?}");
+    (holder, tree)
+}
+
+/// The newcomer has the slot, nothing is left of the old tree, and what is stopped of the holder is not in its way.
+fn expect_handed_over(ring: &Ring, newcomer: &mut Caller, old: &[Found], what: &str) {
+    let hello =
+        json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let id = newcomer.ask("initialize", hello);
+    let answer = newcomer.answer(id);
+    assert!(answer.get("result").is_some(), "{what}: {answer}");
+    let left: Vec<_> = old.iter().filter(|found| found.is_alive()).collect();
+    assert!(left.is_empty(), "{what}: of the old ones are left: {left:?}\n{}", ring.stage.journal());
+    ring.expect_one_at_a_time();
+}
+
+/// Names the cell in which an assertion has failed.
+fn told<T: std::fmt::Debug>(cell: T, test: impl FnOnce(&T)) {
+    if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(&cell))) {
+        let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+        let text = if text.is_empty() { panic.downcast_ref::<&str>().unwrap_or(&"?").to_string() } else { text };
+        panic!("{cell:?}: {text}");
+    }
+}
+
+#[test]
+fn a_holder_of_which_some_or_all_are_stopped_is_replaced() {
+    let bystanders = Bystanders::start(User::Current);
+    let mut cells = Vec::new();
+    for which in PARTS {
+        for options in [&[][..], &MANAGED] {
+            cells.push((which, options));
+        }
+    }
+    in_parallel(cells, |cell| {
+        told(cell, |&(which, options)| {
+            let ring = Ring::new();
+            let (mut holder, old) = holder_with_tree(&ring, options);
+            part(&ring, &holder, which).iter().for_each(|found| found.send(Signal::STOP));
+            let mut newcomer = ring.run(&REPLACE, &[]);
+            expect_handed_over(&ring, &mut newcomer, &old, &format!("{which:?}"));
+            assert!(
+                !newcomer.errors().contains("from outside"),
+                "it was only to be continued: {}",
+                newcomer.errors()
+            );
+            ended(&mut holder);
+            assert_eq!(end(newcomer), 0);
+            ring.expect_over();
+        });
+    });
+    bystanders.expect_untouched();
+}
+
+/// At any moment: before it is asked, or while it ends, when it was heard of and never comes to the end.
+#[test]
+fn a_holder_that_nothing_brings_back_is_ended_from_outside() {
+    let bystanders = Bystanders::start(User::Current);
+    let mut cells = Vec::new();
+    for options in [&[][..], &MANAGED] {
+        for which in [Part::Front, Part::Spare, Part::Guard, Part::Keepers, Part::Everything] {
+            cells.push((which, When::Before, options));
+        }
+        cells.push((Part::Keepers, When::After, options));
+    }
+    // All at once: nearly all of it is waiting, for as long as those are given who do not answer.
+    std::thread::scope(|scope| {
+        for cell in cells {
+            scope.spawn(move || told(cell, |&(which, when, options)| held_by_a_debugger(which, when, options)));
+        }
+        for options in [&[][..], &MANAGED] {
+            scope.spawn(move || told(options, |options| stopped_over_and_over(options)));
+        }
+    });
+    bystanders.expect_untouched();
+}
+
+/// Somebody stops them again and again, as fast as it can, so that they hear next to nothing.
+fn stopped_over_and_over(options: &[&str]) {
+    let ring = Ring::new();
+    let (mut holder, old) = holder_with_tree(&ring, options);
+    let keepers = ring.keepers(&holder);
+    let stop = || keepers.iter().for_each(|found| found.send(Signal::STOP));
+    stop();
+    let mut newcomer = ring.run(&REPLACE, &[]);
+    newcomer.ask("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
+    let came = comes_true(badchild::PATIENCE, &mut || {
+        stop();
+        newcomer.line_within(Duration::ZERO).is_some()
+    });
+    assert!(came, "{}\n{}", newcomer.errors(), ring.stage.journal());
+    assert!(old.iter().all(|found| !found.is_alive()), "{old:?}");
+    ring.expect_one_at_a_time();
+    // A stop of before may reach them only now.
+    wait_until("it has ended", || {
+        keepers.iter().for_each(|found| found.send(Signal::CONT));
+        holder.process.try_wait().expect("look").is_some()
+    });
+    assert_eq!(end(newcomer), 0);
+    ring.expect_over();
+}
+
+fn held_by_a_debugger(which: Part, when: When, options: &[&str]) {
+    let ring = Ring::new();
+    // Long enough to be seen while it ends.
+    let graces = if when == When::After { &LONG_GRACES } else { &GRACES };
+    let (mut holder, old) = holder_with_tree_and(&ring, graces, options);
+    let victims = part(&ring, &holder, which);
+    let mut debugger = Debugger::start(&ring.stage.scene);
+    if when == When::Before {
+        debugger.attach(&victims);
+    }
+    let mut newcomer = ring.run(&REPLACE, &[]);
+    if when == When::After {
+        wait_until("it is stopping", || ring.state() == "stopping");
+        debugger.attach(&victims);
+    }
+    expect_handed_over(&ring, &mut newcomer, &old, &format!("{which:?}"));
+    if which == Part::Keepers && when == When::Before {
+        let said = newcomer.errors();
+        assert!(said.contains("which does not answer, and is ended from outside"), "{said}");
+        assert!(ring.stage.journal().contains("is ended from outside"), "{}", ring.stage.journal());
+    }
+    drop(debugger);
+    ended(&mut holder);
+    assert_eq!(end(newcomer), 0);
+    ring.expect_over();
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    Before,
+    While,
+    After,
+}
+
+/// Any one of those who keep it, or two: what is left of them ends the tree, and the slot is free when that is done.
+#[test]
+fn a_holder_whose_keepers_are_killed_is_replaced_when_its_tree_is_gone() {
+    let bystanders = Bystanders::start(User::Current);
+    let mut cells = Vec::new();
+    for options in [&[][..], &MANAGED] {
+        for which in [Part::Front, Part::Spare, Part::Guard] {
+            for when in [When::Before, When::While, When::After] {
+                cells.push((which, when, options));
+            }
+        }
+    }
+    in_parallel(cells, |cell| {
+        told(cell, |&(which, when, options)| {
+            let ring = Ring::new();
+            let (mut holder, old) = holder_with_tree(&ring, options);
+            let victims = part(&ring, &holder, which);
+            let kill = || victims.iter().for_each(|found| found.send(Signal::KILL));
+            if let When::Before = when {
+                kill();
+            }
+            let mut newcomer = ring.run(&REPLACE, &[]);
+            match when {
+                When::Before => {}
+                When::While => kill(),
+                When::After => {
+                    // If all of it was over between two looks, another one is ready, and there is nobody to be killed.
+                    wait_until("it was asked", || ring.state() != "ready" || ring.history().len() > 1);
+                    kill();
+                }
+            }
+            expect_handed_over(&ring, &mut newcomer, &old, "killed");
+            ended(&mut holder);
+            assert_eq!(end(newcomer), 0);
+            ring.expect_over();
+        });
+    });
+    bystanders.expect_untouched();
+}
+
+/// With `wait` and `fail` nobody is asked, and nobody is continued either.
+#[test]
+fn a_frozen_holder_is_no_business_of_those_who_only_wait() {
+    let ring = Ring::new();
+    let (mut holder, old) = holder_with_tree(&ring, &[]);
+    let everything = part(&ring, &holder, Part::Everything);
+    everything.iter().for_each(|found| found.send(Signal::STOP));
+    let mut refused = ring.run(&["--if-taken", "fail"], &[]);
+    assert_eq!(refused.code(), 75, "{}", refused.errors());
+    let mut waiter = ring.run(&["--wait-timeout", "1s"], &[]);
+    assert_eq!(waiter.code(), 75, "{}", waiter.errors());
+    let is_stopped =
+        |found: &Found| nostray_sys::proc::Stat::of(found.stat.pid).is_some_and(|stat| stat.is_stopped());
+    assert!(everything.iter().all(is_stopped), "somebody was continued");
+    // A person can release it all the same.
+    let released = ring.stage.nostray(&["slot", "release", SLOT]);
+    assert!(released.status.success(), "{released:?}");
+    assert!(old.iter().all(|found| !found.is_alive()));
+    holder.code();
+    ring.expect_over();
+}
+
+#[test]
+fn one_who_is_stopped_at_the_head_of_the_queue_does_not_keep_the_others_waiting() {
+    in_parallel(vec!["wait", "replace"], |policy| {
+        let ring = Ring::new();
+        let mut holder = ring.holder(&["--eof-grace", "200ms", "--term-grace", "10m"]);
+        if policy == "replace" {
+            holder.result("fork", json!({ "kind": "term-ignoring" })); // so that the one who replaces it has to wait
+        }
+        let mut stopped = ring.waiter(&["--if-taken", policy], 0);
+        let front = front_of(&stopped);
+        front.send(Signal::STOP);
+        let mut next = ring.waiter(&[], 1);
+        let mut third = ring.waiter(&MANAGED, 2);
+        assert!(ring.stage.nostray(&["slot", "release", "--now", SLOT]).status.success());
+        holder.code();
+        ring.expect_holder(&mut next);
+        front.send(Signal::CONT);
+        if policy == "wait" {
+            // It is there again, and comes first, as it did.
+            assert_eq!(end(next), 0);
+            ring.expect_holder(&mut stopped);
+        } else {
+            ring.expect_holder(&mut stopped);
+            next.code();
+        }
+        assert_eq!(end(stopped), 0);
+        ring.expect_holder(&mut third);
+        assert_eq!(end(third), 0);
+        ring.expect_over();
+    });
+}
+
+/// One who was stopped after it had got the lock, but before it was on record, is nobody yet; killed, it leaves a free slot.
+#[test]
+fn a_newcomer_that_is_killed_in_its_first_moments_leaves_a_free_slot() {
+    in_parallel((0..24u64).collect(), |seed| {
+        let ring = Ring::new();
+        let mut newcomer = ring.run(if seed % 2 == 0 { &[] } else { &MANAGED }, &[]);
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_micros(seed * 700) {
+            std::thread::yield_now();
+        }
+        kill_at_once(&ring.keepers(&newcomer));
+        // In the very first moment it has no environment yet by which it could be found.
+        newcomer.process.kill().expect("kill");
+        newcomer.process.wait().expect("reap");
+        let mut next = ring.run(&[], &[]);
+        ring.expect_holder(&mut next);
+        assert_eq!(end(next), 0);
+        ring.expect_over();
+    });
+}

@@ -1,0 +1,12 @@
+//! `nostray run --slot`: at most one child of a name at a time, whichever contender is killed, stopped or slow.
+
+mod container;
+mod contention;
+mod crash_loop;
+mod crashed;
+mod frozen;
+mod operators;
+mod policies;
+mod refused;
+mod share;
+mod slow;

@@ -1,0 +1,394 @@
+//! A slot whose holder several sessions share: it is held by the child, not by any of them, and whatever is killed, there is never a
+//! second one.
+
+use std::time::{Duration, Instant};
+
+use badchild::{Bystanders, Found, PATIENCE, User, comes_true, wait_until};
+use nostray_sys::Signal;
+use serde_json::{Value, json};
+use testkit::in_parallel;
+use testkit::many::initialize_with;
+use testkit::sharing::{BROKER, PEN, STEWARD, is_long};
+use testkit::slots::{MANAGED, NOT_NOW, Ring, SLOT, end, ended, kill_at_once};
+use testkit::stage::Caller;
+
+const SHARE: [&str; 2] = ["--if-taken", "share"];
+const REPLACE: [&str; 2] = ["--if-taken", "replace"];
+/// How long a shared child that holds a slot is kept after its last session.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// So many sessions that have begun.
+fn sessions(ring: &Ring, count: usize) -> Vec<Caller> {
+    let begin = |_| {
+        let mut caller = ring.run(&SHARE, &[]);
+        caller.initialize();
+        caller
+    };
+    let callers = (0..count).map(begin).collect();
+    wait_until("the slot is held", || ring.state() == "ready");
+    callers
+}
+
+/// Ends what lingers.
+fn release(ring: &Ring) {
+    let released = ring.stage.nostray(&["slot", "release", SLOT]);
+    assert!(released.status.success(), "{released:?}");
+}
+
+fn is_over(caller: &mut Caller) -> bool {
+    caller.process.try_wait().expect("look").is_some()
+}
+
+#[test]
+fn sessions_that_share_a_slot_have_one_child_and_it_holds_the_slot_until_it_has_lingered() {
+    let ring = Ring::new();
+    let mut callers = sessions(&ring, 2);
+    let pids: Vec<i64> = callers.iter_mut().map(Caller::pid).collect();
+    assert_eq!(pids[0], pids[1]);
+    assert_eq!(ring.stage.lives().len(), 1);
+    ring.stage.wait_for_leases(&[2]);
+    let holder = ring.show()["holder"].clone();
+    let mut refused = ring.run(&["--if-taken", "fail"], &[]);
+    assert_eq!(refused.code(), NOT_NOW);
+    assert!(refused.errors().contains(holder["id"].as_str().expect("an id")), "{}", refused.errors());
+    // It is the child that holds it, not who came first.
+    assert_eq!(end(callers.remove(0)), 0);
+    ring.stage.wait_for_leases(&[1]);
+    assert_eq!(ring.show()["holder"]["id"], holder["id"]);
+    assert_eq!(callers[0].pid(), pids[0]);
+    assert_eq!(end(callers.remove(0)), 0);
+    let since = Instant::now();
+    // Somebody who comes back in time finds it.
+    let mut back = ring.run(&SHARE, &[]);
+    back.initialize();
+    assert_eq!(back.pid(), pids[0]);
+    assert!(since.elapsed() < LINGER);
+    let since = Instant::now();
+    assert_eq!(end(back), 0);
+    let mut waiter = ring.waiter(&[], 0);
+    waiter.initialize();
+    let took = since.elapsed();
+    assert!(took >= LINGER - Duration::from_secs(1) && took < LINGER + Duration::from_secs(10), "{took:?}");
+    ring.expect_one_at_a_time();
+    assert_eq!(end(waiter), 0);
+    ring.expect_over();
+}
+
+/// A host that gives up sooner than the holder starts, and tries again after more than the linger, finds the start that it began.
+#[test]
+fn a_holder_that_is_starting_is_kept_for_the_next_session_of_an_impatient_host() {
+    in_parallel(vec![&[][..], &["--hibernate", "300ms"]], |options| {
+        let ring = Ring::new();
+        let options = [&SHARE[..], &["--term-grace", "100ms", "--eof-grace", "100ms"], options].concat();
+        let server = ["--start-delay", "14000"];
+        let mut impatient = ring.run(&options, &server);
+        impatient.ask("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
+        wait_until("it is asked", || ring.stage.lives().len() == 1 && ring.state() == "starting");
+        assert_eq!(impatient.line_within(Duration::from_secs(1)), None);
+        drop(impatient);
+        // Time is the subject: longer than the linger, and shorter than the start.
+        std::thread::sleep(LINGER + Duration::from_secs(1));
+        let mut served = ring.run(&options, &server);
+        served.initialize();
+        assert_eq!(ring.stage.lives().len(), 1, "{options:?}: {:#?}", ring.stage.lives());
+        ring.expect_one_at_a_time();
+        assert_eq!(end(served), 0);
+        release(&ring);
+        ring.expect_over();
+    });
+}
+
+#[test]
+fn one_who_replaces_a_shared_holder_gets_the_slot_and_its_sessions_end() {
+    in_parallel(vec![&[][..], &MANAGED], |options| {
+        let ring = Ring::new();
+        let mut callers = sessions(&ring, 3);
+        callers[0].result("fork", json!({ "kind": "daemon" }));
+        let old = ring.stage.trees();
+        let hanging = callers[1].ask("hang", json!({}));
+        callers[1].who();
+        let mut newcomer = ring.run(&[&REPLACE[..], options].concat(), &[]);
+        newcomer.initialize();
+        assert!(old.iter().all(|found| !found.is_alive()), "{old:?}");
+        ring.expect_one_at_a_time();
+        let answer = callers[1].answer(hanging);
+        assert_eq!(answer["error"]["code"], -32000, "{answer}");
+        // Nobody of them starts another one behind the back of the newcomer.
+        for caller in &mut callers {
+            caller.code();
+        }
+        newcomer.who();
+        assert_eq!(ring.stage.lives().len(), 2);
+        assert_eq!(end(newcomer), 0);
+        ring.expect_over();
+    });
+}
+
+#[test]
+fn those_who_want_to_share_with_a_holder_that_does_not_wait_and_then_share() {
+    in_parallel(vec![&[][..], &MANAGED], |options| {
+        let ring = Ring::new();
+        let holder = ring.holder(options);
+        let mut callers: Vec<Caller> = (0..2).map(|_| ring.run(&SHARE, &[])).collect();
+        wait_until("their child stands in the queue", || ring.waiting().len() == 1);
+        let asked: Vec<u64> = callers
+            .iter_mut()
+            .map(|caller| caller.ask("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} })))
+            .collect();
+        assert_eq!(ring.stage.lives().len(), 1);
+        assert_eq!(end(holder), 0);
+        for (caller, id) in callers.iter_mut().zip(asked) {
+            let answer = caller.answer(id);
+            assert!(answer.get("result").is_some(), "{answer}");
+            caller.tell("notifications/initialized", None);
+        }
+        let pids: Vec<i64> = callers.iter_mut().map(Caller::pid).collect();
+        assert_eq!(pids[0], pids[1]);
+        assert_eq!(ring.stage.lives().len(), 2);
+        for caller in callers {
+            assert_eq!(end(caller), 0);
+        }
+        release(&ring);
+        ring.expect_over();
+    });
+}
+
+/// One that waits in silence looks as if it hung.
+#[test]
+fn a_session_is_told_for_what_its_shared_child_waits() {
+    let ring = Ring::new();
+    let holder = ring.holder(&[]);
+    let caller = ring.run(&SHARE, &[]);
+    wait_until("its child stands in the queue", || ring.waiting().len() == 1);
+    let told = comes_true(PATIENCE, &mut || caller.errors().contains("slot db is taken by"));
+    assert!(told, "stderr: {:?}", caller.errors());
+    drop(caller);
+    assert_eq!(end(holder), 0);
+    ring.expect_over();
+}
+
+#[test]
+fn a_session_that_leaves_while_its_shared_child_waits_leaves_no_place_in_the_queue() {
+    let mut cells = vec![None];
+    cells.extend([Signal::TERM, Signal::KILL].map(Some));
+    in_parallel(cells, |signal| {
+        let ring = Ring::new();
+        let holder = ring.holder(&[]);
+        let mut caller = ring.run(&SHARE, &[]);
+        wait_until("its child stands in the queue", || ring.waiting().len() == 1);
+        match signal {
+            Some(signal) => testkit::slots::front_of(&caller).send(signal),
+            None => caller.close(),
+        }
+        ended(&mut caller);
+        wait_until("nobody stands in the queue", || ring.waiting().is_empty());
+        assert_eq!(end(holder), 0);
+        ring.expect_over();
+        assert_eq!(ring.stage.lives().len(), 1, "{signal:?}: it was started for nobody");
+    });
+}
+
+#[test]
+fn a_session_waits_no_longer_for_the_slot_than_it_was_told() {
+    let ring = Ring::new();
+    let holder = ring.holder(&[]);
+    let began = Instant::now();
+    let mut caller = ring.run(&[&SHARE[..], &["--wait-timeout", "700ms"]].concat(), &[]);
+    assert_eq!(caller.code(), NOT_NOW, "{}", caller.errors());
+    assert!(caller.errors().contains("was not free after 700ms"), "{}", caller.errors());
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert_eq!(ring.stage.lives().len(), 1);
+    assert_eq!(end(holder), 0);
+    ring.expect_over();
+}
+
+#[test]
+fn another_command_for_a_shared_slot_is_refused_and_both_are_shown() {
+    let ring = Ring::new();
+    let mut callers = sessions(&ring, 1);
+    let mut other = ring.run(&SHARE, &["--exit", "7"]);
+    assert_eq!(other.code(), 125, "{}", other.errors());
+    let said = other.errors();
+    assert!(said.contains("slot db is in use for another command") && said.contains("--exit 7"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    callers[0].who();
+    assert_eq!(ring.stage.lives().len(), 1);
+    assert_eq!(end(callers.remove(0)), 0);
+    release(&ring);
+    ring.expect_over();
+}
+
+/// A client that the child cannot serve beside the others needs one of its own, and there is only one slot.
+#[test]
+fn sessions_that_cannot_share_wait_for_each_other_and_never_have_two_children() {
+    let ring = Ring::new();
+    let first = sessions(&ring, 1);
+    let mut other = ring.run(&[&SHARE[..], &["--wait-timeout", "2s"]].concat(), &[]);
+    let id = other.ask("initialize", json!({ "protocolVersion": "2025-03-26", "capabilities": { "sampling": {} } }));
+    // It is told that it has not got it, by an answer or by the end; it does not hang for ever.
+    let mut answer = None;
+    let came = comes_true(PATIENCE, &mut || {
+        answer = answer.take().or_else(|| other.line_within(Duration::ZERO));
+        answer.is_some() || is_over(&mut other)
+    });
+    assert!(came, "it hangs: {}", ring.stage.journal());
+    if let Some(line) = answer {
+        let answer: Value = serde_json::from_slice(&line).expect("JSON");
+        assert!(answer["id"] == id && answer.get("error").is_some(), "{answer}");
+    }
+    ring.expect_one_at_a_time();
+    assert_eq!(ring.stage.servers_here().len(), 1);
+    drop(other);
+    for caller in first {
+        assert_eq!(end(caller), 0);
+    }
+    release(&ring);
+    ring.expect_over();
+}
+
+/// The name by which sessions find each other is a key like any other, and nobody may sit on it without the slot.
+#[test]
+fn a_key_that_looks_like_a_slot_is_not_one() {
+    let ring = Ring::new();
+    let words = ring.words(&[]);
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    let key = format!("slot:{SLOT}");
+    let mut keyed = ring.stage.launch("share", &["--key", &key, "--linger", "0s"], &words, |_| {});
+    keyed.try_send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" }));
+    let mut is_served = false;
+    wait_until("it is served or refused", || {
+        is_served = keyed.line_within(Duration::ZERO).is_some();
+        is_served || is_over(&mut keyed)
+    });
+    if is_served {
+        // It has no slot. Whoever wants to share the slot needs a child that has.
+        let mut caller = ring.run(&SHARE, &[]);
+        caller.try_send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" }));
+        let held = comes_true(PATIENCE, &mut || ring.state() == "ready" || is_over(&mut caller));
+        assert!(held, "a session of slot db has a child that does not hold it: {:#}", ring.show());
+    }
+}
+
+/// Whoever of those in the background is killed: the slot is never held by two, and sessions that go on go on with one child.
+#[test]
+fn whoever_is_killed_around_a_shared_holder_there_are_never_two() {
+    let bystanders = Bystanders::start(User::Current);
+    let mut cells: Vec<Vec<&str>> = [BROKER, STEWARD, PEN[0], PEN[1], PEN[2]].map(|name| vec![name]).to_vec();
+    cells.extend([vec![BROKER, STEWARD], vec![STEWARD, PEN[0], PEN[1], PEN[2]], vec![BROKER, PEN[2]]]);
+    if is_long() {
+        cells = cells.iter().cycle().take(cells.len() * 6).cloned().collect();
+    }
+    in_parallel(cells, |names| {
+        let ring = Ring::new();
+        let mut callers = sessions(&ring, 2);
+        callers[0].result("fork", json!({ "kind": "daemon" }));
+        let victims: Vec<Found> = names.iter().map(|name| ring.stage.the(name)).collect();
+        kill_at_once(&victims);
+        // Those who were there, one who comes, and one who wants it for itself.
+        let (mut newest, mut alone) = (ring.run(&SHARE, &[]), ring.run(&[], &[]));
+        let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {} });
+        let hello = json!({ "jsonrpc": "2.0", "id": 77, "method": "initialize", "params": hello });
+        newest.try_send(&hello);
+        alone.try_send(&hello);
+        for caller in &mut callers {
+            caller.try_send(&json!({ "jsonrpc": "2.0", "id": 77, "method": "who", "params": {} }));
+        }
+        // Whoever comes first has it in the end, and answers.
+        let mut alone_has_it = false;
+        let answers = comes_true(PATIENCE, &mut || {
+            alone_has_it |= alone.line_within(Duration::ZERO).is_some();
+            alone_has_it
+                || callers.iter_mut().chain([&mut newest]).any(|caller| caller.line_within(Duration::ZERO).is_some())
+        });
+        assert!(answers, "{names:?}: nobody answers\n{}", ring.stage.journal());
+        ring.expect_one_at_a_time();
+        assert!(ring.stage.servers_here().len() <= 1, "{names:?}: {:?}", ring.stage.servers_here());
+        // All sessions end: the one who waits gets it.
+        for mut caller in callers.into_iter().chain([newest]) {
+            caller.close();
+            ended(&mut caller);
+        }
+        // What lingers is ended by hand, once or twice: the child may be another one by now. Not by the name of the slot, which may
+        // be with the one who waits when that is heard.
+        let came = comes_true(PATIENCE, &mut || {
+            let holder = ring.show()["holder"].clone();
+            if let Some(id) = holder["id"].as_str().filter(|_| holder["front"]["pid"] != alone.process.id()) {
+                ring.stage.nostray(&["stop", id]);
+            }
+            alone_has_it |= alone.line_within(Duration::from_millis(50)).is_some();
+            alone_has_it
+        });
+        assert!(came, "{names:?}: who waits does not get it: {:#}\n{}", ring.show(), ring.stage.journal());
+        ring.expect_one_at_a_time();
+        assert_eq!(end(alone), 0);
+        ring.expect_over();
+    });
+    bystanders.expect_untouched();
+}
+
+/// Everything in the background and around the child at once, the tree alive: the next one sweeps, whatever it is.
+#[test]
+fn after_a_crash_of_everything_the_next_one_sweeps_what_the_shared_child_has_left() {
+    in_parallel(vec!["wait", "fail", "replace", "share"], |policy| {
+        let ring = Ring::new();
+        let mut callers = sessions(&ring, 2);
+        callers[0].result("fork", json!({ "kind": "daemon" }));
+        callers[0].result("fork", json!({ "kind": "term-ignoring" }));
+        kill_at_once(&ring.stage.own());
+        callers.iter_mut().for_each(ended);
+        let left = ring.stage.trees();
+        assert!(left.len() >= 2, "{left:?}");
+        let mut newcomer = ring.run(&["--if-taken", policy], &[]);
+        newcomer.initialize();
+        assert!(left.iter().all(|found| !found.is_alive()), "{policy}: {left:?}");
+        ring.expect_one_at_a_time();
+        assert_eq!(end(newcomer), 0);
+        if policy == "share" {
+            release(&ring);
+        }
+        ring.expect_over();
+    });
+}
+
+/// A crash of the child itself is the steward's business: the slot stays where it is.
+#[test]
+fn a_shared_child_that_crashes_is_started_again_and_keeps_the_slot() {
+    let ring = Ring::new();
+    let mut callers = sessions(&ring, 2);
+    let waiter = ring.waiter(&[], 0);
+    let id = ring.show()["holder"]["id"].clone();
+    for _ in 0..3 {
+        let before = callers[0].pid();
+        callers[0].error("die", json!({}));
+        wait_until("another one", || callers[1].pid() != before);
+        assert_eq!(ring.show()["holder"]["id"], id);
+        assert_eq!(ring.waiting().len(), 1, "somebody got in between");
+    }
+    ring.expect_one_at_a_time();
+    drop(waiter);
+    for caller in callers {
+        assert_eq!(end(caller), 0);
+    }
+    release(&ring);
+    ring.expect_over();
+}
+
+/// Both eras and capabilities aside, it is one command for all: who comes first may be of any kind.
+#[test]
+fn ten_sessions_at_once_have_one_child() {
+    let ring = Ring::new();
+    let mut callers: Vec<Caller> = (0..10).map(|_| ring.run(&SHARE, &[])).collect();
+    for caller in &mut callers {
+        initialize_with(caller, "2025-06-18", &json!({}));
+    }
+    let mut pids: Vec<i64> = callers.iter_mut().map(Caller::pid).collect();
+    pids.dedup();
+    assert_eq!(pids.len(), 1, "{pids:?}");
+    assert_eq!(ring.stage.lives().len(), 1);
+    assert_eq!(ring.history().len(), 1, "{:#?}", ring.history());
+    for caller in callers {
+        assert_eq!(end(caller), 0);
+    }
+    release(&ring);
+    ring.expect_over();
+}

@@ -1,0 +1,67 @@
+//! Somebody who holds processes, so that they do nothing for as long as a test wants.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+use badchild::{Found, Scene};
+
+use crate::slots::raw;
+
+/// Somebody who holds processes as a debugger does: no SIGCONT moves them.
+pub struct Debugger {
+    process: Child,
+    says: Receiver<String>,
+}
+
+impl Debugger {
+    /// One that has not attached to anybody yet.
+    pub fn start(scene: &Scene) -> Self {
+        // In Python, since it needs no more than three system calls, and no Rust of ours outside of `sys` may be unsafe.
+        let script = "
+import ctypes, os, sys
+ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+ptrace.argtypes = [ctypes.c_long] * 4
+SEIZE, INTERRUPT, WALL = 0x4206, 0x4207, 0x40000000
+print('here', flush=True)
+for pid in map(int, sys.stdin.readline().split()):
+    for request in SEIZE, INTERRUPT:
+        if ptrace(request, pid, 0, 0) != 0:
+            sys.exit(os.strerror(ctypes.get_errno()))
+    os.waitpid(pid, WALL)
+print('attached', flush=True)
+try:
+    while True:  # who was killed is let go; nobody is ever continued
+        os.waitpid(-1, WALL)
+except ChildProcessError:
+    sys.stdin.read()
+";
+        let mut command = scene.command("python3".as_ref());
+        command.args(["-c", script]);
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3");
+        let stdout = BufReader::new(process.stdout.take().expect("piped"));
+        let (to, says) = channel();
+        std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| to.send(line)));
+        let debugger = Self { process, says };
+        debugger.expect("here");
+        debugger
+    }
+
+    fn expect(&self, word: &str) {
+        assert_eq!(self.says.recv_timeout(badchild::PATIENCE).as_deref(), Ok(word));
+    }
+
+    /// Attaches to these processes, which stop by that.
+    pub fn attach(&mut self, victims: &[Found]) {
+        let numbers: Vec<String> = victims.iter().map(|found| raw(found).to_string()).collect();
+        writeln!(self.process.stdin.as_mut().expect("piped"), "{}", numbers.join(" ")).expect("write");
+        self.expect("attached");
+    }
+}
+
+impl Drop for Debugger {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}

@@ -1,0 +1,223 @@
+//! Several hosts on one [`Stage`] that share a server through `nostray share`, and who is there of it all.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use badchild::{Found, Host, badchild, comes_true, wait_until};
+use nostray_sys::Signal;
+use serde_json::{Value, json};
+
+use crate::nostray;
+use crate::stage::{Caller, Stage};
+
+/// The name of the process of a broker.
+pub const BROKER: &str = "nostray-broker";
+/// The name of the process of a steward.
+pub const STEWARD: &str = "nostray-steward";
+/// Of the processes around a child, outermost first.
+pub const PEN: [&str; 3] = ["nostray-front", "nostray-spare", "nostray-guard"];
+
+/// How long the child is kept after the last session, unless a test says otherwise.
+const LINGER: [&str; 2] = ["--linger", "200ms"];
+
+/// For sessions of hosts that have another environment.
+pub const BY_COMMAND: [&str; 2] = ["--share-env", ""];
+
+/// Whether there is time for as much as the real thing takes.
+pub fn is_long() -> bool {
+    std::env::var_os("NOSTRAY_LONG").is_some_and(|value| value == "1")
+}
+
+/// Random numbers that come again with the same seed.
+pub struct Random(u64);
+
+impl Random {
+    /// The series of this seed.
+    pub fn new(seed: u64) -> Self {
+        Self((seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    /// The next number, below this bound.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+impl Stage {
+    /// Starts `nostray share OPTIONS -- badchild server SERVER_OPTIONS`, with short times if none are given. No life of the server
+    /// may meet another one.
+    pub fn share(&self, options: &[&str], server: &[&str]) -> Caller {
+        let claim = self.file("claim");
+        let command = self.server(&[&["--claim", &claim], server].concat());
+        let command: Vec<_> = command.iter().map(String::as_str).collect();
+        self.share_command(options, &command)
+    }
+
+    /// The same with any command.
+    pub fn share_command(&self, options: &[&str], command: &[&str]) -> Caller {
+        self.launch("share", &with_linger(options), command, |_| {})
+    }
+
+    /// A session that has begun.
+    pub fn shared(&self, options: &[&str], server: &[&str]) -> Caller {
+        let mut caller = self.share(options, server);
+        caller.initialize();
+        caller
+    }
+
+    /// A session of another host's, which has begun and called, with the same server as [`Stage::share`] would have.
+    pub fn shared_by_host(&self, host: &[&str], options: &[&str], server: &[&str]) -> (Host, Found) {
+        let claim = self.file("claim");
+        let mut words = vec![nostray().display().to_string(), "share".to_owned()];
+        words.extend(with_linger(options).into_iter().map(str::to_owned));
+        words.push("--".to_owned());
+        words.extend(self.server(&[&["--claim", &claim], server].concat()));
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        let mut host = Host::start(&self.scene, host, &words);
+        let line = host.line();
+        let front = line.strip_prefix("front ").and_then(|number| number.parse().ok()).expect("its number");
+        let front = Found::by_pid(badchild::pid(front)).expect("is there");
+        let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } });
+        for message in [
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello }),
+            json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+            json!({ "jsonrpc": "2.0", "id": 2, "method": "who", "params": {} }),
+        ] {
+            host.say(&message.to_string());
+        }
+        for id in [1, 2] {
+            let answer: Value = serde_json::from_str(&host.line()).expect("JSON");
+            assert!(answer["id"] == id && answer.get("result").is_some(), "{answer}");
+        }
+        (host, front)
+    }
+
+    /// The processes of the server that live.
+    pub fn servers(&self) -> Vec<Found> {
+        let program = format!("{} server", badchild().display());
+        self.scene.everybody().into_iter().filter(|found| found.command.starts_with(&program)).collect()
+    }
+
+    /// nostray's processes of this name.
+    pub fn named(&self, name: &str) -> Vec<Found> {
+        self.scene.everybody().into_iter().filter(|found| found.stat.name == name).collect()
+    }
+
+    /// The only one of this name, once those are gone who came too late to be it.
+    pub fn the(&self, name: &str) -> Found {
+        let mut found = Vec::new();
+        let is_one = comes_true(badchild::PATIENCE, &mut || {
+            found = self.named(name);
+            found.len() == 1
+        });
+        assert!(is_one, "{name}: {found:?}");
+        found.remove(0)
+    }
+
+    /// All of nostray's that no host has started.
+    pub fn background(&self) -> Vec<Found> {
+        let is_background = |found: &Found| found.stat.name.starts_with("nostray-");
+        self.scene.everybody().into_iter().filter(is_background).collect()
+    }
+
+    /// How many hold each of the children that the broker has, as it says.
+    pub fn leases(&self) -> Vec<usize> {
+        let output = self.nostray(&["broker", "status", "--json"]);
+        let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let children = status["children"].as_array().cloned().unwrap_or_default();
+        children.iter().map(|child| child["shared"]["leases"].as_array().map_or(0, Vec::len)).collect()
+    }
+
+    /// Waits until the children of the broker are held by as many sessions as this.
+    pub fn wait_for_leases(&self, leases: &[usize]) {
+        let what = format!("leases {leases:?}");
+        let came = comes_true(badchild::PATIENCE, &mut || self.leases() == leases);
+        assert!(came, "{what}, but {:?}\n{}", self.leases(), self.journal());
+    }
+
+    /// Waits until the next life of the server is there, which is this one, counted from 1.
+    pub fn wait_for_life(&self, number: usize) {
+        wait_until(&format!("life {number}"), || self.lives().len() >= number);
+        assert_eq!(self.lives().len(), number, "{:#?}", self.lives());
+    }
+
+    /// Sees that no two lives have met, that nobody stays, and that nobody comes back.
+    pub fn expect_over(&self, lives: usize, watch: Duration) {
+        self.scene.expect_empty();
+        assert_eq!(self.lives().len(), lives, "{:#?}\n{}", self.lives(), self.journal());
+        let again = comes_true(watch, &mut || self.lives().len() > lives || !self.scene.everybody().is_empty());
+        assert!(!again, "somebody came back: {:#?}\n{}", self.scene.everybody(), self.journal());
+        self.expect_never_two();
+    }
+
+    /// Sees that no life of the server has met another one.
+    pub fn expect_never_two(&self) {
+        let met: Vec<_> = self.lives().into_iter().filter(|life| life.was_not_alone).collect();
+        assert!(met.is_empty(), "two lives at once: {met:#?}\n{}", self.journal());
+    }
+}
+
+fn with_linger<'a>(options: &[&'a str]) -> Vec<&'a str> {
+    let linger = if options.contains(&LINGER[0]) { &[] } else { &LINGER[..] };
+    [options, linger].concat()
+}
+
+/// Ends a session as hosts do.
+pub fn release(mut caller: Caller) {
+    caller.close();
+    assert_eq!(caller.code(), 0, "{}", caller.errors());
+}
+
+/// Kills, and waits until they are gone.
+pub fn kill(victims: &[Found]) {
+    victims.iter().for_each(|found| found.send(Signal::KILL));
+    wait_until("they are gone", || victims.iter().all(|found| !found.is_alive()));
+}
+
+/// Looks all the time how many processes of the server there are.
+pub struct Watch {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<(usize, Vec<Found>)>,
+}
+
+/// How often.
+const PACE: Duration = Duration::from_millis(50);
+
+impl Watch {
+    /// Looks from now on.
+    pub fn over(stage: &Arc<Stage>) -> Self {
+        let (stage, is_over) = (stage.clone(), Arc::new(AtomicBool::new(false)));
+        let stop = is_over.clone();
+        let thread = std::thread::spawn(move || {
+            let (mut looks, mut most) = (0, Vec::new());
+            while looks < 2 || !stop.load(Ordering::Relaxed) {
+                let mut servers = stage.servers();
+                // While one looks through /proc, one may have gone and the next one come.
+                if servers.len() > 1 {
+                    servers.retain(Found::is_alive);
+                }
+                if servers.len() > most.len() {
+                    most = servers;
+                }
+                looks += 1;
+                // Samples: whoever comes and goes has no event that a stranger could wait for.
+                std::thread::sleep(PACE);
+            }
+            (looks, most)
+        });
+        Self { is_over, thread }
+    }
+
+    /// There was one at a time, as far as anybody could see: on a machine that is so busy that a look takes seconds, a short life may
+    /// be over before it is looked at. The lives themselves say whether they have met ([`Stage::expect_never_two`]).
+    pub fn expect_one(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let (looks, most) = self.thread.join().expect("no panic");
+        assert!(looks > 1 && most.len() <= 1, "{looks} looks, at most {most:#?}");
+    }
+}

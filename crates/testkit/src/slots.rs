@@ -1,0 +1,257 @@
+//! Contenders for one slot on one [`Stage`], whose trees cannot overlap without leaving a trace: everybody of a tree, daemons included,
+//! holds a lock of the test's own, and whoever finds it held says so.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use badchild::{Found, User, badchild, wait_until};
+use nostray_sys::Signal;
+use nostray_sys::proc::Stat;
+use serde_json::Value;
+
+use crate::nostray;
+use crate::stage::{Caller, Stage};
+
+/// The slot that is fought for.
+pub const SLOT: &str = "db";
+/// Through the managed path.
+pub const MANAGED: [&str; 3] = ["--respawn", "--backoff", "1ms..5ms"];
+
+/// Exit code of one that did not get the slot.
+pub const NOT_NOW: i32 = 75;
+
+/// Where a slot is fought for.
+pub struct Ring {
+    /// Records and files of all contenders.
+    pub stage: Stage,
+}
+
+impl Default for Ring {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Ring {
+    /// With the rights of the user who runs the tests.
+    pub fn new() -> Self {
+        Self::for_user(User::Current)
+    }
+
+    /// With the rights of this user.
+    pub fn for_user(user: User) -> Self {
+        Self { stage: Stage::for_user(user) }
+    }
+
+    /// The words of a server whose whole tree can be caught with another one.
+    pub fn words(&self, server: &[&str]) -> Vec<String> {
+        let script = "exec 9>>\"$0\"; flock -n 9 || echo two >>\"$1\"; shift; exec \"$@\"";
+        let mut words: Vec<String> =
+            ["sh", "-c", script].into_iter().map(str::to_owned).chain([self.lock(), self.overlap()]).collect();
+        words.extend(self.stage.server(server));
+        words
+    }
+
+    fn lock(&self) -> String {
+        self.stage.file("lock")
+    }
+
+    fn overlap(&self) -> String {
+        self.stage.file("overlap")
+    }
+
+    /// Starts `nostray run --slot db OPTIONS -- badchild server SERVER`.
+    pub fn run(&self, options: &[&str], server: &[&str]) -> Caller {
+        self.run_in(options, server, |_| {})
+    }
+
+    /// The same in another environment.
+    pub fn run_in(&self, options: &[&str], server: &[&str], change: impl FnOnce(&mut Command)) -> Caller {
+        let words = self.words(server);
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        let mut options = [&["--slot", SLOT], options].concat();
+        if !options.contains(&"--eof-grace") {
+            // On a busy machine, the end of its input may reach a server late.
+            options.extend(["--eof-grace", "6s"]);
+        }
+        self.stage.launch("run", &options, &words, change)
+    }
+
+    /// A host that starts `nostray run --slot db --if-taken replace OPTIONS` again whenever that ends. With `fresh`, each start has a host
+    /// of its own, as with a wrapper script.
+    pub fn restarting_host(&self, options: &[&str], fresh: bool) -> Caller {
+        let script = match fresh {
+            false => "while :; do \"$@\"; done",
+            true => "while :; do sh -c '\"$@\"; exit $?' sh \"$@\"; done",
+        };
+        let (nostray, server) = (nostray().display().to_string(), self.words(&[]));
+        let mut words = vec!["-c", script, "host", &nostray, "run", "--slot", SLOT, "--if-taken", "replace"];
+        words.extend(options);
+        words.push("--");
+        words.extend(server.iter().map(String::as_str));
+        self.stage.start_plain("sh", &words)
+    }
+
+    /// Waits until a child of this host holds the slot and is ready. Returns its pen's name.
+    pub fn wait_for_child_of(&self, host: &mut Caller) -> String {
+        let number = host.process.id();
+        let is_started_by_it = |front: &Value| {
+            let front = front["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).map(badchild::pid);
+            let parent = front.and_then(Stat::of).and_then(|stat| stat.parent);
+            parent.is_some_and(|parent| parent.as_raw_nonzero().get().unsigned_abs() == number)
+        };
+        wait_until("a child of this host holds the slot", || is_started_by_it(&self.show()["holder"]["front"]));
+        host.initialize();
+        wait_until("it is ready", || self.state() == "ready");
+        self.show()["holder"]["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// One that has got the slot, and answers.
+    pub fn holder(&self, options: &[&str]) -> Caller {
+        let mut caller = self.run(options, &[]);
+        caller.initialize();
+        // The answer may be here before it is on record that there was one, and that before it is in the slot's history.
+        let front = caller.process.id();
+        wait_until("it is on record", || {
+            let shown = self.show();
+            let last = shown["history"].as_array().and_then(|history| history.last());
+            shown["holder"]["front"]["pid"] == front
+                && shown["state"] == "ready"
+                && last.is_some_and(|last| !last["ready"].is_null())
+        });
+        caller
+    }
+
+    /// Waits until the guard of one has tidied up after the start and does nothing but wait. What happens to it then is seen in its
+    /// order: the end of its input before the end of its child.
+    pub fn wait_until_settled(&self, of: &Caller) {
+        wait_until("its guard waits", || {
+            let guard = self.keepers(of).into_iter().find(|found| found.stat.name == "nostray-guard");
+            let output = guard.and_then(|guard| std::fs::read_link(format!("/proc/{}/fd/1", guard.stat.pid)).ok());
+            output.is_some_and(|output| output.as_os_str() == "/dev/null")
+        });
+    }
+
+    /// One that stands in the queue, behind so many.
+    pub fn waiter(&self, options: &[&str], before: usize) -> Caller {
+        let caller = self.run(options, &[]);
+        wait_until("it stands in the queue", || self.waiting().len() == before + 1);
+        caller
+    }
+
+    /// What `nostray slot show` says for scripts.
+    pub fn show(&self) -> Value {
+        serde_json::from_slice(&self.stage.nostray(&["slot", "show", SLOT, "--json"]).stdout).unwrap_or_default()
+    }
+
+    /// The state of the slot.
+    pub fn state(&self) -> String {
+        self.show()["state"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Who waits for the slot, in their order.
+    pub fn waiting(&self) -> Vec<Value> {
+        self.show()["waiting"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// Who has held the slot.
+    pub fn history(&self) -> Vec<Value> {
+        self.show()["history"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// The directory of the slot.
+    pub fn place(&self) -> PathBuf {
+        self.stage.scene.runtime().join("state/nostray/slots").join(SLOT)
+    }
+
+    /// The records of pens.
+    pub fn records(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.stage.scene.runtime().join("nostray")).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|kind| kind == "json")).collect()
+    }
+
+    /// nostray's processes around the tree of the one that was started so.
+    pub fn keepers(&self, of: &Caller) -> Vec<Found> {
+        let own = self.stage.own();
+        let mut keepers: Vec<Found> = own.iter().filter(|found| raw(found) == of.process.id()).cloned().collect();
+        let mut next = 0;
+        while let Some(parent) = keepers.get(next).map(|found| found.stat.pid) {
+            keepers.extend(own.iter().filter(|found| found.stat.parent == Some(parent)).cloned());
+            next += 1;
+        }
+        keepers
+    }
+
+    /// Kills those who keep it all at once, so that none of them acts on the death of another.
+    pub fn kill_keepers(&self, of: &Caller) {
+        let keepers = self.keepers(of);
+        assert!(keepers.len() >= 3, "{keepers:?}");
+        kill_at_once(&keepers);
+    }
+
+    /// No two trees were there at once.
+    pub fn expect_one_at_a_time(&self) {
+        let seen = std::fs::read_to_string(self.overlap()).unwrap_or_default();
+        assert_eq!(seen, "", "two trees at once\n{}", self.stage.journal());
+    }
+
+    /// The slot is free, nobody is there, and no two trees ever were at once.
+    pub fn expect_over(&self) {
+        self.stage.scene.expect_empty();
+        self.expect_one_at_a_time();
+        let shown = self.show();
+        assert_eq!(shown["state"], "free", "{shown:#}");
+        assert_eq!(shown["waiting"], serde_json::json!([]), "{shown:#}");
+    }
+
+    /// Whoever was started so has the slot now, answers, and is the only one there.
+    pub fn expect_holder(&self, caller: &mut Caller) {
+        caller.initialize();
+        let pid = caller.pid();
+        assert_eq!(self.stage.servers_here(), [pid], "not the only one\n{}", self.stage.journal());
+        self.expect_one_at_a_time();
+    }
+}
+
+impl Stage {
+    /// The processes of the server that live, by number.
+    pub fn servers_here(&self) -> Vec<i64> {
+        let program = format!("{} server", badchild().display());
+        let all = self.scene.everybody().into_iter().filter(|found| found.command.starts_with(&program));
+        let mut servers: Vec<Found> = all.collect();
+        // While one looks through /proc, one may have gone and the next one come.
+        if servers.len() > 1 {
+            servers.retain(Found::is_alive);
+        }
+        servers.iter().map(|found| i64::from(raw(found))).collect()
+    }
+}
+
+/// The number of a process.
+pub fn raw(found: &Found) -> u32 {
+    found.stat.pid.as_raw_nonzero().get().unsigned_abs()
+}
+
+/// Stopped first, so that none of them acts on the death of another.
+pub fn kill_at_once(victims: &[Found]) {
+    victims.iter().for_each(|found| found.send(Signal::STOP));
+    // The outermost first: the end of spare and guard continues a front that is stopped.
+    victims.iter().for_each(|found| found.send(Signal::KILL));
+    wait_until("they are gone", || victims.iter().all(|found| !found.is_alive()));
+}
+
+/// Ends one as hosts do, and returns its code.
+pub fn end(mut caller: Caller) -> i32 {
+    caller.close();
+    caller.code()
+}
+
+/// Waits until it has ended, however that is.
+pub fn ended(caller: &mut Caller) {
+    wait_until("it has ended", || caller.process.try_wait().expect("look").is_some());
+}
+
+/// The process that a host has started.
+pub fn front_of(caller: &Caller) -> Found {
+    Found::by_pid(badchild::pid(i32::try_from(caller.process.id()).expect("small"))).expect("is there")
+}
