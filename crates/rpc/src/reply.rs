@@ -116,7 +116,7 @@ fn push_raw(line: &mut Vec<u8>, raw: &[u8]) {
     let from = line.len();
     line.extend_from_slice(raw);
     let mut at = from;
-    while let Some(ending) = memchr::memchr(b'\n', &line[at..]) {
+    while let Some(ending) = memchr::memchr2(b'\n', b'\r', &line[at..]) {
         line[at + ending] = b' ';
         at += ending + 1;
     }

@@ -35,6 +35,7 @@ fn json_over_several_lines_becomes_one_line() {
     let raw = b"{\n  \"a\": [\r\n1\n]}\n";
     assert_eq!(parsed(&result(&Id::Int(1), raw)), json!({"jsonrpc": "2.0", "id": 1, "result": {"a": [1]}}));
     let line = request(&Id::Int(1), "tools/call", Some(raw));
+    assert!(!line.contains(&b'\r'), "some readers end a line there, too");
     assert_eq!(parsed(&line), json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"a": [1]}}));
     assert_eq!(parsed(&request(&Id::Int(1), "ping", None)), json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}));
     let line = notification("a/\"b\"", Some(raw));

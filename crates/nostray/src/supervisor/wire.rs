@@ -1,5 +1,7 @@
-//! JSON-RPC 2.0 messages, as far as a client needs them.
+//! JSON-RPC 2.0 messages, as far as a client needs them. `nostray_rpc` writes them. They are read by serde: unlike a relay, a client
+//! needs the contents; and it takes answers without `"jsonrpc": "2.0"`, which `nostray_rpc::read` refuses.
 
+use nostray_rpc::Id;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -88,51 +90,30 @@ pub(super) fn parse(line: &[u8]) -> Option<Message> {
 }
 
 pub(super) fn request(id: u64, method: &str, params: &RawValue) -> Vec<u8> {
-    said(&format!(r#""id":{id},"method":{}"#, Value::from(method)), params)
+    nostray_rpc::request(&Id::from(id.cast_signed()), method, given(params))
 }
 
 pub(super) fn notification(method: &str, params: &RawValue) -> Vec<u8> {
-    said(&format!(r#""method":{}"#, Value::from(method)), params)
+    nostray_rpc::notification(method, given(params))
 }
 
-/// Parameters are passed on as they were written: numbers that a `Value` cannot hold, and the order of their names.
-fn said(what: &str, params: &RawValue) -> Vec<u8> {
-    let params = params.get().trim_ascii();
-    let mut line = Vec::with_capacity(what.len() + params.len() + 40);
-    line.extend_from_slice(br#"{"jsonrpc":"2.0","#);
-    line.extend_from_slice(what.as_bytes());
-    // JSON-RPC knows no parameters that are null.
-    if params != "null" {
-        line.extend_from_slice(br#","params":"#);
-        let begin = line.len();
-        line.extend_from_slice(params.as_bytes());
-        // Between its tokens JSON may have ends of lines; inside of them it has none.
-        line[begin..].iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
-    }
-    line.extend_from_slice(b"}\n");
-    line
+/// JSON-RPC knows no parameters that are null.
+fn given(params: &RawValue) -> Option<&[u8]> {
+    Some(params.get().trim_ascii()).filter(|params| *params != "null").map(str::as_bytes)
 }
 
 /// That a call was cancelled.
 pub(super) const CANCELLED: &str = "notifications/cancelled";
 
 pub(super) fn cancelled(id: u64) -> Vec<u8> {
-    line(&json!({
-        "jsonrpc": "2.0", "method": CANCELLED, "params": { "requestId": id, "reason": "nobody waits any more" },
-    }))
+    let params = json!({ "requestId": id, "reason": "nobody waits any more" });
+    nostray_rpc::notification(CANCELLED, Some(params.to_string().as_bytes()))
 }
 
 pub(super) fn answer(id: &Value, result: &Result<Value, super::HandlerError>) -> Vec<u8> {
-    line(&match result {
-        Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
-        Err(error) => json!({
-            "jsonrpc": "2.0", "id": id, "error": { "code": error.code, "message": error.message },
-        }),
-    })
-}
-
-fn line(message: &Value) -> Vec<u8> {
-    let mut line = message.to_string().into_bytes();
-    line.push(b'\n');
-    line
+    let id = id.to_string();
+    match result {
+        Ok(result) => nostray_rpc::result_to(id.as_bytes(), result.to_string().as_bytes()),
+        Err(error) => nostray_rpc::error_to(id.as_bytes(), error.code, &error.message),
+    }
 }
