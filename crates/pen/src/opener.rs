@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use nostray_sys::Pidfd;
 use nostray_sys::cgroup::Cgroup;
 use nostray_sys::descriptors::{self, StdinKind, write_to_stderr_at_once};
+use nostray_sys::escalation::Escalation;
 use nostray_sys::identity::Identity;
 use nostray_sys::proc::{StartTime, Stat};
 use nostray_sys::process::{self, Ended, News, Pid, Reaped, Side, getpid};
@@ -318,7 +319,8 @@ impl PenOpener {
         let mut tree = self.tree(open_pen);
         tree.terminate();
         let group = group.and_then(|path| Cgroup::open(path).ok());
-        Remains { tree, group, stage: Stage::Asked { until: Instant::now() + grace } }
+        let escalation = Escalation::Terminating { until: Instant::now() + grace };
+        Remains { tree, group, escalation, killing: Killing::default() }
     }
 }
 
@@ -367,28 +369,20 @@ impl OpenPen {
 pub struct Remains {
     tree: Tree<'static>,
     group: Option<Cgroup>,
-    stage: Stage,
-}
-
-#[derive(Debug)]
-enum Stage {
-    Asked { until: Instant },
-    Killing(Killing),
+    escalation: Escalation,
+    killing: Killing,
 }
 
 impl Remains {
     /// When there is more to be done, unless they end before.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        match &self.stage {
-            Stage::Asked { until } => Some(*until),
-            Stage::Killing(killing) => killing.next(),
-        }
+        self.escalation.deadline().or(self.killing.next())
     }
 
     /// No more patience.
     pub fn hurry(&mut self) {
-        if let Stage::Asked { until } = &mut self.stage {
+        if let Escalation::Terminating { until } = &mut self.escalation {
             *until = Instant::now();
         }
     }
@@ -396,17 +390,15 @@ impl Remains {
     /// Does what is due. Those who are left and may not be signalled are named, and left alone from then on.
     pub fn go_on(&mut self, opener: &mut PenOpener) -> Vec<Identity> {
         let now = Instant::now();
-        if matches!(self.stage, Stage::Asked { until } if until <= now) {
+        if self.escalation.tick(now).is_some() {
             if let Some(group) = &self.group {
                 group.kill().ok();
             }
-            let mut killing = Killing::default();
-            killing.begin(&self.tree, now);
-            self.stage = Stage::Killing(killing);
+            self.killing.begin(&self.tree, now);
         }
-        let Stage::Killing(killing) = &mut self.stage else { return Vec::new() };
+        let Escalation::Killing(_) = self.escalation else { return Vec::new() };
         self.tree.spare(&opener.others);
-        match killing.round(&mut Dying { tree: &mut self.tree, opener }) {
+        match self.killing.round(&mut Dying { tree: &mut self.tree, opener }) {
             RoundOutcome::Nothing => {}
             RoundOutcome::Slow => {
                 for stat in self.tree.members() {

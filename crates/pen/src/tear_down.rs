@@ -5,6 +5,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use nostray_sys::escalation::{Escalation, Step};
 use nostray_sys::process::Pid;
 use nostray_sys::signal::Signal;
 
@@ -206,25 +207,12 @@ pub(crate) enum Action {
     Kill,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Running,
-    /// The child knows: its input has ended, or it got the host's signal.
-    Asked {
-        until: Instant,
-    },
-    /// Every process has got SIGTERM.
-    Terminating {
-        until: Instant,
-    },
-    Killing,
-}
-
 /// How far a tear-down has come.
 #[derive(Debug)]
 pub(crate) struct TearDown {
     graces: Graces,
-    stage: Stage,
+    /// `None` while the tree runs. *Asked* is: its input has ended, or the child got the host's signal.
+    escalation: Option<Escalation>,
     stdin_closed: bool,
     /// Somebody waits for the tree to end, and everybody in it has all the time that was promised.
     hands_over: bool,
@@ -240,7 +228,7 @@ impl TearDown {
     pub(crate) fn new(graces: Graces) -> Self {
         Self {
             graces,
-            stage: Stage::Running,
+            escalation: None,
             stdin_closed: false,
             hands_over: false,
             terminal_closed: false,
@@ -249,19 +237,16 @@ impl TearDown {
     }
 
     pub(crate) fn has_begun(&self) -> bool {
-        self.stage != Stage::Running
+        self.escalation.is_some()
     }
 
     pub(crate) fn is_killing(&self) -> bool {
-        self.stage == Stage::Killing
+        matches!(self.escalation, Some(Escalation::Killing(_)))
     }
 
     /// When [`TearDown::tick`] wants to be called next.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        match self.stage {
-            Stage::Asked { until } | Stage::Terminating { until } => Some(until),
-            Stage::Running | Stage::Killing => None,
-        }
+        self.escalation.and_then(Escalation::deadline)
     }
 
     /// There is a reason, perhaps one more.
@@ -271,7 +256,9 @@ impl TearDown {
         self.hands_over |=
             matches!(reason, Reason::Ordered(Order::HandOver) | Reason::Asked { ask: Ask::HandOver, .. });
         if self.is_impatient(reason, now) {
-            return self.kill();
+            let is_new = !self.is_killing();
+            self.escalation = Some(Escalation::Killing(1));
+            return is_new.then_some(Action::Kill);
         }
         // The kernel may report it more than once, and so may we.
         if *reason == Reason::TerminalClosed && std::mem::replace(&mut self.terminal_closed, true) {
@@ -284,28 +271,30 @@ impl TearDown {
             Reason::TerminalClosed => Some(Signal::HUP),
             _ => None,
         };
-        match (self.stage, deliver) {
-            (Stage::Running, Some(signal)) => {
-                self.stage = Stage::Asked { until: now + self.graces.eof() };
+        match (self.escalation, deliver) {
+            (None, Some(signal)) => {
+                self.ask(now);
                 Some(Action::Deliver(signal))
             }
-            (Stage::Asked { .. }, Some(signal)) => Some(Action::Deliver(signal)),
-            (Stage::Running | Stage::Asked { .. }, None) if *reason == Reason::ChildEnded => {
+            (Some(Escalation::Asked { .. }), Some(signal)) => Some(Action::Deliver(signal)),
+            (None | Some(Escalation::Asked { .. }), None) if *reason == Reason::ChildEnded => {
                 let grace = if self.hands_over { self.graces.term() } else { self.graces.leftover() };
                 self.terminate(now + grace)
             }
             // The end of its input is what a child is asked by. Without it (somebody else holds the pipe, or it
             // is not a pipe) there is nothing to wait for before SIGTERM.
-            (Stage::Running, None) if self.stdin_closed => {
-                self.stage = Stage::Asked { until: now + self.graces.eof() };
+            (None, None) if self.stdin_closed => {
+                self.ask(now);
                 None
             }
-            (Stage::Running, None) => self.terminate(now + self.graces.term()),
-            (Stage::Asked { .. }, None) if matches!(reason, Reason::Signal { .. } | Reason::Asked { .. }) => {
+            (None, None) => self.terminate(now + self.graces.term()),
+            (Some(Escalation::Asked { .. }), None)
+                if matches!(reason, Reason::Signal { .. } | Reason::Asked { .. }) =>
+            {
                 self.terminate(now + self.graces.term())
             }
             // Its graces are what a tree was promised; a host that loses patience does not shorten them.
-            (Stage::Asked { .. } | Stage::Terminating { .. } | Stage::Killing, _) => None,
+            (Some(_), _) => None,
         }
     }
 
@@ -326,28 +315,27 @@ impl TearDown {
 
     /// The child asks for time until then. Nothing that was promised becomes shorter by it, and who has no patience left does not wait.
     pub(crate) fn extend(&mut self, to: Instant) {
-        if let Stage::Asked { until } | Stage::Terminating { until } = &mut self.stage {
-            *until = (*until).max(to);
+        if let Some(escalation) = &mut self.escalation {
+            escalation.extend(to);
         }
     }
 
     /// Time has passed.
     pub(crate) fn tick(&mut self, now: Instant) -> Option<Action> {
-        match self.stage {
-            Stage::Asked { until } if until <= now => self.terminate(now + self.graces.term()),
-            Stage::Terminating { until } if until <= now => self.kill(),
-            _ => None,
+        match self.escalation.as_mut()?.tick(now)? {
+            Step::Terminate(_) => Some(Action::Terminate),
+            Step::Kill => Some(Action::Kill),
+            Step::Done => None,
         }
     }
 
-    fn terminate(&mut self, until: Instant) -> Option<Action> {
-        self.stage = Stage::Terminating { until };
-        Some(Action::Terminate)
+    fn ask(&mut self, now: Instant) {
+        self.escalation = Some(Escalation::Asked { until: now + self.graces.eof(), term_grace: self.graces.term() });
     }
 
-    fn kill(&mut self) -> Option<Action> {
-        let was = std::mem::replace(&mut self.stage, Stage::Killing);
-        (was != Stage::Killing).then_some(Action::Kill)
+    fn terminate(&mut self, until: Instant) -> Option<Action> {
+        self.escalation = Some(Escalation::Terminating { until });
+        Some(Action::Terminate)
     }
 }
 

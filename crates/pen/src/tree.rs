@@ -235,11 +235,8 @@ fn send(stat: &Stat, signal: Signal) -> io::Result<()> {
         }
         return send_to_own_child(stat.pid, signal);
     }
-    let handle = Pidfd::open(stat.pid)?;
-    match (0..LOOKS).find_map(|_| descends_from_self(stat.pid, &handle)) {
-        Some(true) => handle.send(signal),
-        _ => Err(io::ErrorKind::NotFound.into()),
-    }
+    let is_member = |handle: &Pidfd| (0..LOOKS).find_map(|_| descends_from_self(stat.pid, handle)) == Some(true);
+    Identity::from(stat).signal(signal, is_member)
 }
 
 /// Whether the process of `handle`, which has the number `pid`, descends from this one: now, and not when `/proc` was read.

@@ -2,12 +2,14 @@
 //! own child again and again. Then its tree is ended first, each process by its identity, while its keepers hold it together: what is below
 //! them is of it, marked or not. After that no process is left that could stop them, and they end by themselves, or are killed.
 
+use std::collections::HashSet;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nostray_pen::{Ask, PenId};
 use nostray_sys::cgroup::Cgroup;
-use nostray_sys::identity::{Identity, World};
+use nostray_sys::escalation::{Escalation, KILL_WAIT, Step};
+use nostray_sys::identity::{Identity, World, signal_each, wait_for_end};
 use nostray_sys::poll::{Until, wait};
 use nostray_sys::proc::Stat;
 use nostray_sys::{Pidfd, Signal};
@@ -28,8 +30,6 @@ const FROZEN_LOOKS: u32 = 6;
 /// How long keepers may take to see that their tree is empty, and a killed process to be gone.
 const AFTER_CONTINUE: Duration = Duration::from_secs(2);
 const AFTER_KILL: Duration = Duration::from_secs(5);
-/// Rounds of killing. More than a few are needed only for a tree that forks as fast as it can.
-const ROUNDS: usize = 20;
 
 /// The records of a pen, and of those that were opened in its series.
 fn records_of(place: &Place, id: &str) -> Vec<Record> {
@@ -50,12 +50,6 @@ fn is_stopped(keeper: &Identity) -> bool {
     Stat::of(keeper.pid).is_some_and(|stat| stat.start == keeper.start && stat.is_stopped())
 }
 
-fn wake(keepers: &[Identity]) {
-    for keeper in keepers.iter().filter_map(|keeper| keeper.open()) {
-        keeper.send(Signal::CONT).ok();
-    }
-}
-
 /// Whether all who keep a pen are stopped, so that it is kept by none of them.
 pub(crate) fn is_frozen(place: &Place, record: &Record) -> bool {
     let are_stopped = |keepers: Vec<Identity>| !keepers.is_empty() && keepers.iter().all(is_stopped);
@@ -69,22 +63,20 @@ pub(crate) fn is_frozen(place: &Place, record: &Record) -> bool {
 /// still there.
 pub(crate) fn see_to_it(place: &Place, id: &str, ask: Ask, since: Instant, tick: &mut dyn FnMut()) -> bool {
     let records = records_of(place, id);
-    let promised = records.iter().map(|record| record.term_grace).max().unwrap_or(0);
-    // A promise that no clock can keep was none of ours.
-    let promised = Duration::from_millis(promised).min(Duration::from_secs(366 * 24 * 3600));
+    let promised = records.iter().map(Record::promised_grace).max().unwrap_or_default();
     let at_once = ask == Ask::StopNow;
     let deadline = if at_once { since + AT_ONCE } else { since + promised + MARGIN };
     let keepers = keepers_of(&records);
     let mut handles: Vec<Pidfd> = keepers.iter().filter_map(|keeper| keeper.open()).collect();
     let mut frozen = 0;
-    wake(&keepers);
+    signal_each(&keepers, Signal::CONT);
     while !handles.is_empty() && Instant::now() < deadline && frozen < FROZEN_LOOKS {
         let events: Vec<_> = handles.iter().map(|handle| (handle.as_fd(), Until::Readable)).collect();
         let mut ended = wait(&events, Some(LOOK)).unwrap_or_default().into_iter();
         handles.retain(|_| !ended.next().unwrap_or(false));
         if keepers.iter().any(is_stopped) {
             frozen += 1;
-            wake(&keepers);
+            signal_each(&keepers, Signal::CONT);
         }
         tick();
     }
@@ -106,46 +98,55 @@ pub(crate) fn who_is_left(place: &Place, id: &str) -> Vec<Found> {
 pub(crate) fn end_from_outside(records: &[Record], grace: Duration) {
     let keepers = keepers_of(records);
     let is_of_tree = |found: &Found| !keepers.contains(&found.process);
+    // With the keepers: whether a survivor by descent still is one is seen from its parent, and that may be a keeper.
     let look = || -> Vec<Found> {
         let machine = Machine::now();
         records.iter().flat_map(|record| machine.survivors(record)).collect()
     };
-    let is_in = |list: &[Found], one: &Found| list.iter().any(|other| other.process == one.process);
-    if !grace.is_zero() {
-        let found = look();
-        sweep::signal_those(&found, Signal::TERM, is_of_tree);
-        sweep::signal_those(&found, Signal::CONT, is_of_tree);
-        let tree: Vec<Found> = found.into_iter().filter(is_of_tree).collect();
-        sweep::wait_for_the_end(&tree, Instant::now() + grace.min(Policy::thorough().budget));
-    }
-    for _ in 0..ROUNDS {
-        for group in records.iter().filter_map(|record| Cgroup::open(record.cgroup.as_deref()?.as_ref()).ok()) {
-            group.kill().ok();
-        }
-        // All of them are stopped before the first one is killed, or they would fork meanwhile.
-        let mut found: Vec<Found> = Vec::new();
-        loop {
-            let now = look();
-            let is_new = |one: &Found| is_of_tree(one) && !is_in(&found, one);
-            let any = now.iter().any(is_new);
-            sweep::signal_those(&now, Signal::STOP, is_new);
-            found = now;
-            if !any {
-                break;
+    let trees = |found: &[Found]| found.iter().filter(|one| is_of_tree(one)).cloned().collect::<Vec<_>>();
+    let (until, term_grace) = (Instant::now(), grace.min(Policy::thorough().budget));
+    let mut escalation = match grace {
+        Duration::ZERO => Escalation::Terminating { until },
+        _ => Escalation::Asked { until, term_grace },
+    };
+    loop {
+        let mut found = look();
+        let until = match escalation.next(Instant::now(), trees(&found).len()) {
+            Step::Terminate(until) => {
+                sweep::signal_some(&found, Signal::TERM, is_of_tree);
+                sweep::signal_some(&found, Signal::CONT, is_of_tree);
+                until
             }
-        }
-        let tree: Vec<Found> = found.iter().filter(|one| is_of_tree(one)).cloned().collect();
-        if tree.is_empty() {
-            break;
-        }
-        sweep::signal_those(&found, Signal::KILL, is_of_tree);
-        sweep::wait_for_the_end(&tree, Instant::now() + Duration::from_millis(500));
+            Step::Kill => {
+                for group in records.iter().filter_map(|record| Cgroup::open(record.cgroup.as_deref()?.as_ref()).ok())
+                {
+                    group.kill().ok();
+                }
+                found = stop_all(found, is_of_tree, look);
+                sweep::signal_some(&found, Signal::KILL, is_of_tree);
+                Instant::now() + KILL_WAIT
+            }
+            Step::Done => break,
+        };
+        sweep::wait_for_found(&trees(&found), until);
     }
-    let handles = || keepers.iter().filter_map(|keeper| keeper.open()).collect::<Vec<_>>();
-    wake(&keepers);
-    sweep::wait_for_handles(handles(), Instant::now() + AFTER_CONTINUE);
-    for keeper in handles() {
-        keeper.send(Signal::KILL).ok();
+    signal_each(&keepers, Signal::CONT);
+    wait_for_end(&keepers, Instant::now() + AFTER_CONTINUE);
+    signal_each(&keepers, Signal::KILL);
+    wait_for_end(&keepers, Instant::now() + AFTER_KILL);
+}
+
+/// Stops all processes of a tree before the first one is killed, or they would fork meanwhile. Returns the last look, which found no
+/// new ones.
+fn stop_all(found: Vec<Found>, is_of_tree: impl Fn(&Found) -> bool, look: impl Fn() -> Vec<Found>) -> Vec<Found> {
+    let (mut stopped, mut found) = (HashSet::new(), found);
+    loop {
+        let is_new = |one: &Found| is_of_tree(one) && !stopped.contains(&one.process);
+        if !found.iter().any(is_new) {
+            return found;
+        }
+        sweep::signal_some(&found, Signal::STOP, is_new);
+        stopped.extend(found.iter().map(|one| one.process));
+        found = look();
     }
-    sweep::wait_for_handles(handles(), Instant::now() + AFTER_KILL);
 }

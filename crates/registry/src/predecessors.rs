@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use nostray_pen::PenId;
 use nostray_sys::Signal;
-use nostray_sys::identity::{Identity, World};
+use nostray_sys::identity::{Identity, World, signal_each};
 use nostray_sys::process::Pid;
 use nostray_sys::standstill::Standstill;
 
@@ -83,10 +83,8 @@ impl Predecessors {
         }
         for keeper in &mut self.keepers {
             let is_proved = keeper.look(Instant::now());
-            if keeper.is_suspected()
-                && let Some(handle) = keeper.who().open()
-            {
-                handle.send(if is_proved { Signal::KILL } else { Signal::CONT }).ok();
+            if keeper.is_suspected() {
+                signal_each(&[keeper.who()], if is_proved { Signal::KILL } else { Signal::CONT });
             }
         }
     }

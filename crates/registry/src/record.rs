@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
 use nostray_pen::Takes;
 use nostray_sys::identity::{Identity, World};
@@ -246,6 +247,11 @@ impl Record {
     #[must_use]
     pub fn keepers(&self) -> Vec<Identity> {
         [self.guard, self.spare, Some(self.front)].into_iter().flatten().filter_map(Process::identity).collect()
+    }
+
+    /// From SIGTERM to SIGKILL. A grace that no clock can measure is cut to a year.
+    pub(crate) fn promised_grace(&self) -> Duration {
+        Duration::from_millis(self.term_grace).min(Duration::from_secs(366 * 24 * 3600))
     }
 
     /// As what they take requests.

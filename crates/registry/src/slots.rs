@@ -1,10 +1,8 @@
 //! Those who hold a slot, as far as records tell: who they are, how far they have come, and how they are ended if they do not hear.
 
-use std::time::Duration;
-
 use nostray_pen::{Ask, PenId};
 use nostray_sys::Signal;
-use nostray_sys::identity::{Identity, World};
+use nostray_sys::identity::{Identity, World, signal_each};
 use nostray_sys::proc::{StartTime, Stat};
 use nostray_sys::process::{self, Pid};
 
@@ -99,9 +97,7 @@ impl Holder {
 
     /// Lets those go on who keep it, if they were stopped.
     pub fn wake(&self) {
-        for keeper in self.keepers().into_iter().filter_map(Identity::open) {
-            keeper.send(Signal::CONT).ok();
-        }
+        signal_each(&self.keepers(), Signal::CONT);
     }
 
     /// Whether one of those who keep it is stopped, so that nothing can be expected of them.
@@ -199,6 +195,5 @@ fn end_from_outside(slot: &str, id: &str, elsewhere: &[Place]) {
     let is_its = |record: &Record| record.id == id || PenId::series_of(&record.id) == Some(id);
     let records = on_record(slot, elsewhere).into_iter().map(|holder| holder.record);
     let records: Vec<Record> = records.filter(|record| record.world() == world && is_its(record)).collect();
-    let grace = records.iter().map(|record| record.term_grace).max().unwrap_or(0);
-    ending::end_from_outside(&records, Duration::from_millis(grace));
+    ending::end_from_outside(&records, records.iter().map(Record::promised_grace).max().unwrap_or_default());
 }

@@ -4,13 +4,12 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nostray_pen::{Ask, PenId};
 use nostray_sys::cgroup::Cgroup;
-use nostray_sys::identity::{Identity, World};
-use nostray_sys::poll::{self, Until};
+use nostray_sys::escalation::{Escalation, KILL_WAIT, Step};
+use nostray_sys::identity::{Identity, World, wait_for_end};
 use nostray_sys::proc::Stat;
 use nostray_sys::process::{self, Pid};
 use nostray_sys::{Pidfd, Signal};
@@ -183,6 +182,7 @@ struct Dead {
     candidates: Vec<Found>,
     /// That is nobody, and nobody is on the way out who might have been of it.
     is_clean: bool,
+    escalation: Escalation,
     /// Ours until all is done: another sweep sees an owner, and leaves it to us.
     _lock: Option<File>,
     position: usize,
@@ -236,7 +236,7 @@ pub(crate) fn sweep_those(policy: &Policy, places: &[Place], is_meant: impl Fn(&
         one.is_clean = one.found.is_empty() && one.candidates.is_empty() && machine.leaving(&one.record).is_empty();
     }
     if !policy.dry_run {
-        ask_all(&dead, deadline);
+        terminate_all(&mut dead, deadline);
     }
     for one in dead {
         let position = one.position;
@@ -271,6 +271,7 @@ fn look_at(place: &Place, id: String, policy: &Policy, swept: &mut Vec<Swept>, d
         (Ok(record), Owner::Us(lock)) => match World::current() {
             Some(world) if world == record.world() => {
                 let command = record.command.clone();
+                let escalation = Escalation::Asked { until: Instant::now(), term_grace: record.promised_grace() };
                 let position = swept.len();
                 dead.push(Dead {
                     place: place.clone(),
@@ -278,6 +279,7 @@ fn look_at(place: &Place, id: String, policy: &Policy, swept: &mut Vec<Swept>, d
                     found: Vec::new(),
                     candidates: Vec::new(),
                     is_clean: false,
+                    escalation,
                     _lock: lock,
                     position,
                 });
@@ -333,33 +335,32 @@ pub(crate) fn ask(record: &Record, ask: Ask) -> bool {
     front.into_iter().chain(record.keepers()).find_map(Identity::open).is_some_and(ask)
 }
 
-/// SIGTERM to everybody who is left, and the grace that each was promised.
-fn ask_all(dead: &[Dead], deadline: Instant) {
-    let started = Instant::now();
+/// SIGTERM to every survivor of every pen, and the grace that each pen was promised.
+fn terminate_all(dead: &mut [Dead], deadline: Instant) {
+    let mut waits = Vec::new();
     for one in dead {
-        signal(&one.found, Signal::TERM);
-        signal(&one.found, Signal::CONT);
+        if let Step::Terminate(until) = one.escalation.next(Instant::now(), one.found.len()) {
+            signal_found(&one.found, Signal::TERM);
+            signal_found(&one.found, Signal::CONT);
+            waits.push((&one.found, until));
+        }
     }
-    for one in dead {
-        let grace = Duration::from_millis(one.record.term_grace).min(Duration::from_secs(366 * 24 * 3600));
-        wait_for_the_end(&one.found, (started + grace).min(deadline));
+    for (found, until) in waits {
+        wait_for_found(found, until.min(deadline));
     }
 }
 
 /// SIGKILL to whoever of a pen is still there, and again for those who were born meanwhile.
 fn finish(dead: Dead, keepers: &HashSet<Identity>) -> Outcome {
-    let Dead { place, mut record, found, is_clean, .. } = dead;
+    let Dead { place, mut record, found, is_clean, mut escalation, .. } = dead;
     let group = record.cgroup.as_deref().and_then(|path| Cgroup::open(path.as_ref()).ok());
     let mut left = if is_clean { Vec::new() } else { who_is_left(&record) };
-    for _ in 0..ROUNDS {
-        if left.is_empty() {
-            break;
-        }
+    while let Step::Kill = escalation.next(Instant::now(), left.len()) {
         if let Some(group) = &group {
             group.kill().ok();
         }
-        signal(&left, Signal::KILL);
-        wait_for_the_end(&left, Instant::now() + Duration::from_millis(500));
+        signal_found(&left, Signal::KILL);
+        wait_for_found(&left, Instant::now() + KILL_WAIT);
         left = who_is_left(&record);
     }
     let candidates = if is_clean || !left.is_empty() { Vec::new() } else { candidates_of(&record, keepers) };
@@ -390,7 +391,7 @@ fn finish(dead: Dead, keepers: &HashSet<Identity>) -> Outcome {
 fn candidates_of(record: &Record, keepers: &HashSet<Identity>) -> Vec<Found> {
     let first = Machine::now().candidates(record, keepers);
     if !first.is_empty() {
-        wait_for_the_end(&first, Instant::now() + A_MOMENT);
+        wait_for_found(&first, Instant::now() + A_MOMENT);
     }
     if first.is_empty() { first } else { Machine::now().candidates(record, keepers) }
 }
@@ -407,28 +408,22 @@ fn who_is_left(record: &Record) -> Vec<Found> {
         if leaving.is_empty() || Instant::now() >= until {
             return left;
         }
-        wait_for_handles(leaving.into_iter().filter_map(Identity::open).collect(), until);
+        wait_for_end(&leaving, until);
     }
 }
 
 /// No longer than this somebody is waited for who may be a stranger. A gigabyte is given back in a fraction of a second.
 const LEAVING: Duration = Duration::from_secs(5);
 
-/// Rounds of killing. Each waits for those who were killed; more are needed only for a tree that forks as it dies.
-const ROUNDS: usize = 20;
-
-fn signal(found: &[Found], signal: Signal) {
-    signal_those(found, signal, |_| true);
+/// Signals processes that were found, each by its identity.
+pub(crate) fn signal_found(found: &[Found], signal: Signal) {
+    signal_some(found, signal, |_| true);
 }
 
-/// The same for some of them.
-pub(crate) fn signal_those(found: &[Found], signal: Signal, is_meant: impl Fn(&Found) -> bool) {
+/// Signals some of the processes that were found.
+pub(crate) fn signal_some(found: &[Found], signal: Signal, is_meant: impl Fn(&Found) -> bool) {
     for one in found.iter().filter(|one| is_meant(one)) {
-        if let Some(handle) = one.process.open()
-            && is_still_meant(one, found)
-        {
-            handle.send(signal).ok();
-        }
+        one.process.signal(signal, |_| is_still_meant(one, found)).ok();
     }
 }
 
@@ -442,21 +437,8 @@ fn is_still_meant(one: &Found, found: &[Found]) -> bool {
     above.is_some_and(|above| now == Some(parent) && above.process.is_alive())
 }
 
-pub(crate) fn wait_for_the_end(found: &[Found], deadline: Instant) {
-    wait_for_handles(found.iter().filter_map(|found| found.process.open()).collect(), deadline);
-}
-
-pub(crate) fn wait_for_handles(mut handles: Vec<Pidfd>, deadline: Instant) {
-    while !handles.is_empty() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let events: Vec<_> = handles.iter().map(|handle| (handle.as_fd(), Until::Readable)).collect();
-        let ended = poll::wait(&events, Some(left)).unwrap_or_default();
-        if !ended.contains(&true) {
-            return;
-        }
-        let mut ended = ended.into_iter();
-        handles.retain(|_| !ended.next().unwrap_or(false));
-    }
+pub(crate) fn wait_for_found(found: &[Found], deadline: Instant) {
+    wait_for_end(found.iter().map(|one| &one.process), deadline);
 }
 
 /// Keeps a damaged record for whoever wants to look, and out of the way.

@@ -433,15 +433,12 @@ impl Claim {
     /// Signals those who are stopped and have the lock; each by its identity, and only if it still has it, and is one of `holder`'s, or
     /// nobody is on record who could have it. False if there is none.
     fn signal_frozen(&self, signal: Signal, holder: Option<&Holder>) -> bool {
-        let mut any = false;
-        for who in self.lock.frozen_holders() {
-            let Some(handle) = who.open() else { continue };
-            let is_meant = holder.map_or_else(|| self.holder().is_none(), |holder| holder.has(who));
-            if is_meant && self.lock.frozen_holders().contains(&who) {
-                any |= handle.send(signal).is_ok();
-            }
-        }
-        any
+        let is_meant = |who: Identity| {
+            holder.map_or_else(|| self.holder().is_none(), |holder| holder.has(who))
+                && self.lock.frozen_holders().contains(&who)
+        };
+        let frozen = self.lock.frozen_holders().into_iter();
+        frozen.filter(|who| who.signal(signal, |_| is_meant(*who)).is_ok()).count() > 0
     }
 
     /// The slot is ours. Nothing is started before the old tree is gone: if all who kept it were killed, it may not be.
