@@ -1,31 +1,30 @@
 //! Keeping a tree: waiting for a reason to end it, and then ending it. The guard does this from the start; spare
 //! and front do it when those inside of them have been killed.
 
+mod job_control;
+mod readiness;
+
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use nostray_sys::identity::Identity;
 use nostray_sys::poll::{self, Until};
-use nostray_sys::proc::{Stat, user_of};
 use nostray_sys::process::{Ended, News, Pid, Reaped, raise_priority, reap};
-use nostray_sys::secrets::describe;
 use nostray_sys::signal::{Arrived, Signal, is_ignored, send_to_own_child};
 
 use crate::Isolation;
 use crate::guard::{Pen, Settling};
 use crate::idle::{IdleWatch, Sample};
-use crate::killing::{Killing, Reaper, RoundOutcome};
-use crate::ready::{Notice, Readiness, Stream};
-use crate::relay::{Message, Next, Relay, Stops};
+use crate::killing::{Killing, Reaper, RoundOutcome, could_not_signal, does_not_die};
+use crate::ready::{Readiness, Stream};
+use crate::reason::Reason;
+use crate::relay::{Message, Relay, Stops};
 use crate::requests::{SPARE_GONE, asked, for_the_pen, ordered};
-use crate::tear_down::{Action, Reason, TearDown};
+use crate::tear_down::{Action, TearDown};
 use crate::tree::Tree;
 use crate::witness::Event;
-
-/// How soon a front that has not answered is told again to go on, at first and at most.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-
+use job_control::FIRST_PAUSE;
+use readiness::without_own;
 /// Something that is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -119,14 +118,6 @@ impl<'a> Keeper<'a> {
         self
     }
 
-    /// From now on it is awaited that the child is ready.
-    pub(crate) fn await_ready(mut self) -> Self {
-        if let Some(ready) = &mut self.ready {
-            ready.await_it(self.pen.spec.ready_timeout, Instant::now());
-        }
-        self
-    }
-
     /// Keeps the tree until it is empty, and returns the exit code.
     pub(crate) fn keep(self) -> u8 {
         self.keep_and(|| ())
@@ -169,27 +160,6 @@ impl<'a> Keeper<'a> {
             if is_watched || matches!(source, Source::Ready(_)) {
                 self.on_event(source);
             }
-        }
-    }
-
-    /// Nobody is left who writes, and the host gets all that was written. One that reads nothing is waited for as long as nobody
-    /// wants the pen to end, and then for as long as a child would be that was asked to.
-    fn pass_on_the_rest(&mut self) {
-        let mut since = Instant::now();
-        loop {
-            let Some(ready) = &mut self.ready else { return };
-            let mut has_moved = false;
-            if ready.pass_on_the_rest(&mut has_moved) {
-                return;
-            }
-            if has_moved {
-                since = Instant::now();
-            }
-            let until = self.is_hurried.then(|| since + self.pen.spec.graces.eof());
-            if until.is_some_and(|until| until <= Instant::now()) {
-                return;
-            }
-            self.wait_until(until);
         }
     }
 
@@ -264,36 +234,6 @@ impl<'a> Keeper<'a> {
         self.pen.tell(&Event::Forked { child: Identity::of(child).filter(|_| is_known) });
     }
 
-    /// Lets a front go on that was stopped with the child. It may be just about to stop, and then misses it, so it is told again
-    /// after this time, and again, until it has answered: on a busy machine it may be long about it.
-    fn continue_front(&mut self, again: Duration) {
-        if let Some(relay) = self.relay {
-            relay.send(Message::Continued(self.stops));
-            self.continue_front_at = Some((Instant::now() + again, again));
-        }
-    }
-
-    /// A front that was stopped together with its child would never learn that it is all over; and a front that hears only now of the
-    /// stop must not follow it any more. If it is not known to run, wait for its answer: after us there is no process that could
-    /// continue it.
-    fn leave_no_front_stopped(&mut self) {
-        if self.stops == 0 && !matches!(self.child, Child::Unknown) {
-            return;
-        }
-        self.watches.retain(|(source, ..)| *source == Source::Relay);
-        self.continue_front(FIRST_PAUSE);
-        while let Some((at, _)) = self.continue_front_at.filter(|_| !self.watches.is_empty()) {
-            self.wait_until(Some(at));
-            self.continue_front_again();
-        }
-    }
-
-    fn continue_front_again(&mut self) {
-        if let Some((_, pause)) = self.continue_front_at.filter(|(at, _)| *at <= Instant::now()) {
-            self.continue_front((pause * 2).min(LONGEST_PAUSE));
-        }
-    }
-
     fn on_event(&mut self, source: Source) {
         match source {
             Source::Signals => {
@@ -329,28 +269,6 @@ impl<'a> Keeper<'a> {
         self.watches.retain(|(watched, ..)| *watched != source);
     }
 
-    /// False when no message will ever come again.
-    fn read_relay(&mut self) -> bool {
-        while let Some(relay) = self.relay {
-            match relay.next() {
-                // A shell continues the whole group, so the child goes on before we are told; if it has been stopped again
-                // since, that word was not for this stop. We may not have heard of that one yet.
-                Next::Message(Message::Signal(arrived, stops)) if arrived.signal == Signal::CONT => {
-                    self.look_after_children();
-                    if stops == self.stops {
-                        self.on_signal(arrived, true);
-                    }
-                }
-                Next::Message(Message::Signal(arrived, _)) => self.on_signal(arrived, true),
-                Next::Message(Message::Runs(stops)) if stops == self.stops => self.continue_front_at = None,
-                Next::Message(_) => {}
-                Next::Nothing => return true,
-                Next::Closed => break,
-            }
-        }
-        false
-    }
-
     /// A process closes its files before its end can be seen, so if it was the host, the end of the child's input
     /// has come by now; but perhaps after we looked.
     fn when_somebody_died(&mut self, reason: Reason) {
@@ -384,50 +302,6 @@ impl<'a> Keeper<'a> {
         if let Child::Alive(pid) = self.child {
             // It has not been reaped, so the number is still its own.
             send_to_own_child(pid, signal).ok();
-        }
-    }
-
-    /// What it has written before counts, for whoever is told of its end as well; after it, nothing does.
-    fn before_child_is_told_ended(&mut self) {
-        if let Some(ready) = &mut self.ready {
-            ready.pass_on();
-        }
-        self.look_once_more();
-        self.await_ready_no_more();
-    }
-
-    /// Whether it has become ready since the last look.
-    fn look_once_more(&mut self) {
-        if let Some(ready) = &mut self.ready {
-            ready.look_once_more(&self.tree);
-            self.on_noticed();
-        }
-    }
-
-    fn await_ready_no_more(&mut self) {
-        if let Some(ready) = &mut self.ready {
-            ready.await_no_more(Instant::now());
-        }
-    }
-
-    /// Acts on what the child says, and on what was found out about it.
-    fn on_noticed(&mut self) {
-        let notices = self.ready.as_mut().map(|ready| ready.noticed()).unwrap_or_default();
-        for notice in notices {
-            match notice {
-                Notice::Ready if self.ready.as_ref().is_some_and(|ready| ready.is_awaited()) => {
-                    self.await_ready_no_more();
-                    self.pen.voice.note("the child is ready");
-                    self.pen.tell(&Event::Ready);
-                }
-                Notice::Stopping if !self.tear_down.has_begun() => {
-                    self.pen.voice.note("the child says that it is stopping");
-                    self.pen.tell(&Event::SaysStopping);
-                }
-                Notice::Extend(time) => self.tear_down.extend(Instant::now() + time),
-                Notice::Status(text) => self.pen.tell(&Event::Status(text)),
-                Notice::Ready | Notice::Stopping => {}
-            }
         }
     }
 
@@ -508,16 +382,6 @@ impl<'a> Keeper<'a> {
         self.look_whether_ready();
     }
 
-    fn look_whether_ready(&mut self) {
-        let (Some(ready), now) = (&mut self.ready, Instant::now()) else { return };
-        ready.look(&self.pen.plan, &self.tree, now);
-        self.on_noticed();
-        if self.ready.as_ref().is_some_and(|ready| ready.is_overdue(now)) {
-            let after = self.pen.spec.ready_timeout.unwrap_or_default();
-            self.because(Reason::ReadyTimeout { after, missing: self.pen.spec.ready.to_string() });
-        }
-    }
-
     /// Kills whoever is left. False when there is nothing more that could be done.
     fn kill(&mut self) -> bool {
         let mut killing = std::mem::take(&mut self.killing);
@@ -542,14 +406,6 @@ impl<'a> Keeper<'a> {
     }
 }
 
-/// Members of the tree, without what nostray has started in it to find out whether the child is ready.
-fn without_own(members: Vec<Stat>, ready: Option<&Readiness<'_>>) -> Vec<Stat> {
-    match ready {
-        Some(ready) => ready.without_own(members),
-        None => members,
-    }
-}
-
 impl<'a> Reaper<'a> for Keeper<'a> {
     fn tree(&mut self) -> &mut Tree<'a> {
         &mut self.tree
@@ -558,18 +414,4 @@ impl<'a> Reaper<'a> for Keeper<'a> {
     fn reap(&mut self) -> bool {
         self.look_after_children()
     }
-}
-
-pub(crate) fn could_not_signal(pid: Pid) -> String {
-    let user = user_of(pid).map_or_else(String::new, |uid| format!(" of user {uid}"));
-    format!(
-        "process {pid}{user} ({}) may not be signalled by this user and was left running; \
-         end it as its owner, or with sudo",
-        describe(pid)
-    )
-}
-
-pub(crate) fn does_not_die(stat: &Stat) -> String {
-    let why = if stat.is_uninterruptible() { ", it waits for a device or a network file system" } else { "" };
-    format!("process {} ({}) was killed and has not ended yet{why}; waiting", stat.pid, describe(stat.pid))
 }

@@ -4,6 +4,9 @@
 use std::time::{Duration, Instant};
 
 use nostray_sys::identity::Identity;
+use nostray_sys::proc::{Stat, user_of};
+use nostray_sys::process::Pid;
+use nostray_sys::secrets::describe;
 
 use crate::tree::{Round, Tree};
 
@@ -97,4 +100,18 @@ impl Killing {
             Round::Killed => RoundOutcome::Nothing,
         }
     }
+}
+
+pub(crate) fn could_not_signal(pid: Pid) -> String {
+    let user = user_of(pid).map_or_else(String::new, |uid| format!(" of user {uid}"));
+    format!(
+        "process {pid}{user} ({}) may not be signalled by this user and was left running; \
+         end it as its owner, or with sudo",
+        describe(pid)
+    )
+}
+
+pub(crate) fn does_not_die(stat: &Stat) -> String {
+    let why = if stat.is_uninterruptible() { ", it waits for a device or a network file system" } else { "" };
+    format!("process {} ({}) was killed and has not ended yet{why}; waiting", stat.pid, describe(stat.pid))
 }

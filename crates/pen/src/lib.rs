@@ -23,6 +23,7 @@ mod mark;
 mod opener;
 mod rate;
 mod ready;
+mod reason;
 mod relay;
 mod requests;
 mod tear_down;
@@ -42,8 +43,8 @@ pub use mark::{MARK, PenId, bears_limit, is_certainly_of_no_such_pen, is_marked}
 pub use opener::{OpenPen, PenOpener, ReapOutcome, Remains, Streams};
 pub use rate::Rate;
 pub use ready::{Pattern, Port, Ready};
+pub use reason::{Ask, Order, Reason};
 pub use requests::Request;
-pub use tear_down::{Ask, Order, Reason};
 pub use witness::{Event, Nobody, Objection, Opening, Witness};
 
 /// Exit code for nostray's own failures.

@@ -5,16 +5,15 @@
 //! host ── opener ── front ── spare ── guard ── child ── ...
 //! ```
 
+mod open_pen;
+mod remains;
+
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
-use std::time::{Duration, Instant};
 
 use nostray_sys::Pidfd;
-use nostray_sys::cgroup::Cgroup;
 use nostray_sys::descriptors::{self, StdinKind, write_to_stderr_at_once};
-use nostray_sys::escalation::Escalation;
 use nostray_sys::identity::Identity;
 use nostray_sys::proc::{StartTime, Stat};
 use nostray_sys::process::{self, Ended, News, Pid, Reaped, Side, getpid};
@@ -23,9 +22,10 @@ use nostray_sys::stream::{Pipe, do_not_wait};
 
 use crate::front::{self, Given, OpenedBy, signals_to_watch, stop_unless, watch_all};
 use crate::host::{self, Host};
-use crate::killing::{Killing, Reaper, RoundOutcome};
 use crate::tree::{Strangers, Tier, Tree};
-use crate::{Ask, During, Error, OWN_FAILURE, PenId, Spec, Witness, guard, keep, requests};
+use crate::{Ask, During, Error, OWN_FAILURE, PenId, Spec, Witness, guard, requests};
+pub use open_pen::OpenPen;
+pub use remains::Remains;
 
 /// Such a process.
 #[derive(Debug)]
@@ -38,17 +38,6 @@ pub struct PenOpener {
     strangers: Option<Strangers>,
     /// Children of our own that are of no pen: who looks for what others have left, and who was given up.
     others: HashSet<Identity>,
-}
-
-/// A pen that was opened.
-#[derive(Debug)]
-pub struct OpenPen {
-    /// Its name.
-    pub id: PenId,
-    front: Option<Pidfd>,
-    /// Until it has been reaped.
-    pid: Option<Pid>,
-    since: Option<StartTime>,
 }
 
 /// Our ends of the child's streams. None of them waits.
@@ -311,138 +300,5 @@ impl PenOpener {
         let mut tree = Tree::new(Tier::Subreaper).without(strangers);
         tree.spare(&self.others);
         tree
-    }
-
-    /// Begins to end what is left of a pen that nobody keeps any more: SIGTERM to everybody, and SIGKILL after a grace.
-    #[must_use]
-    pub fn end_remains(&self, open_pen: &OpenPen, grace: Duration, group: Option<&Path>) -> Remains {
-        let mut tree = self.tree(open_pen);
-        tree.terminate();
-        let group = group.and_then(|path| Cgroup::open(path).ok());
-        let escalation = Escalation::Terminating { until: Instant::now() + grace };
-        Remains { tree, group, escalation, killing: Killing::default() }
-    }
-}
-
-impl OpenPen {
-    /// Readable when the pen's front has ended, which is our own child. Without a handle its end is a signal like any other.
-    #[must_use]
-    pub fn front(&self) -> Option<BorrowedFd<'_>> {
-        self.front.as_ref().filter(|_| self.pid.is_some()).map(AsFd::as_fd)
-    }
-
-    /// Hands a signal of the host's on to the pen. False if that is not possible: its front has ended, or the user has no room for
-    /// another queued signal.
-    pub fn hand_on(&self, arrived: Arrived) -> bool {
-        self.front
-            .as_ref()
-            .is_some_and(|front| front.send_with(Signal::queued(), requests::handed_on(arrived)).is_ok())
-    }
-
-    /// Stops this process as the pen's front was, until it is continued: by the shell, or by that front.
-    pub fn stop_with_it(&self, by: Signal) {
-        let is_stopped = || self.pid.and_then(Stat::of).is_some_and(|stat| stat.is_stopped());
-        stop_unless(by, || !is_stopped());
-    }
-
-    /// Whether a signal is the word of the pen's front that we need not be stopped any more.
-    #[must_use]
-    pub fn wakes_us(&self, arrived: Arrived) -> bool {
-        arrived.signal == Signal::CONT && arrived.sender.is_some() && arrived.sender == self.pid
-    }
-
-    /// Lets the pen's front go on, if it was stopped.
-    pub fn go_on(&self) {
-        if let Some(pid) = self.pid {
-            send_to_own_child(pid, Signal::CONT).ok();
-        }
-    }
-
-    /// Asks the pen's front to end the pen. False if nobody is there to be asked.
-    pub fn ask(&self, ask: Ask) -> bool {
-        self.front.as_ref().is_some_and(|front| crate::ask(front, ask).is_ok())
-    }
-}
-
-/// What is left of a pen whose every keeper was killed, and how far its end has come.
-#[derive(Debug)]
-pub struct Remains {
-    tree: Tree<'static>,
-    group: Option<Cgroup>,
-    escalation: Escalation,
-    killing: Killing,
-}
-
-impl Remains {
-    /// When there is more to be done, unless they end before.
-    #[must_use]
-    pub fn deadline(&self) -> Option<Instant> {
-        self.escalation.deadline().or(self.killing.next())
-    }
-
-    /// No more patience.
-    pub fn hurry(&mut self) {
-        if let Escalation::Terminating { until } = &mut self.escalation {
-            *until = Instant::now();
-        }
-    }
-
-    /// Does what is due. Those who are left and may not be signalled are named, and left alone from then on.
-    pub fn go_on(&mut self, opener: &mut PenOpener) -> Vec<Identity> {
-        let now = Instant::now();
-        if self.escalation.tick(now).is_some() {
-            if let Some(group) = &self.group {
-                group.kill().ok();
-            }
-            self.killing.begin(&self.tree, now);
-        }
-        let Escalation::Killing(_) = self.escalation else { return Vec::new() };
-        self.tree.spare(&opener.others);
-        match self.killing.round(&mut Dying { tree: &mut self.tree, opener }) {
-            RoundOutcome::Nothing => {}
-            RoundOutcome::Slow => {
-                for stat in self.tree.members() {
-                    write_to_stderr_at_once(&format!("nostray: {}\n", keep::does_not_die(&stat)));
-                }
-            }
-            RoundOutcome::Refused(refused) => {
-                for refused in &refused {
-                    write_to_stderr_at_once(&format!("nostray: {}\n", keep::could_not_signal(refused.pid)));
-                }
-                opener.abandon(&refused);
-                return refused;
-            }
-        }
-        Vec::new()
-    }
-
-    /// Once nobody is left: gives back what held them.
-    pub fn dissolve(&self) {
-        if let Some(group) = &self.group {
-            group.remove();
-        }
-    }
-}
-
-/// Those who are being killed, with the one who reaps them. Nobody of them is of interest any more.
-struct Dying<'a> {
-    tree: &'a mut Tree<'static>,
-    opener: &'a mut PenOpener,
-}
-
-impl Reaper<'static> for Dying<'_> {
-    fn tree(&mut self) -> &mut Tree<'static> {
-        self.tree
-    }
-
-    fn reap(&mut self) -> bool {
-        loop {
-            match process::reap() {
-                Ok(Reaped::News(News::Ended(pid, _))) => self.opener.others.retain(|other| other.pid != pid),
-                Ok(Reaped::News(_)) => {}
-                Ok(Reaped::Quiet) => return !self.tree.has_only_strangers(),
-                Ok(Reaped::Nobody) | Err(_) => return false,
-            }
-        }
     }
 }

@@ -4,7 +4,7 @@
 use nostray_sys::process::{Pid, getpid};
 use nostray_sys::signal::{Arrived, Signal};
 
-use crate::tear_down::{Ask, Order};
+use crate::reason::{Ask, Order};
 
 /// What can be sent to a process that keeps a pen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
