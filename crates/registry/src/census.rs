@@ -8,6 +8,7 @@ use nostray_sys::identity::{Identity, World};
 use nostray_sys::proc::{self, Stat, memory_of, open_files_of};
 use nostray_sys::process::{Pid, cpu_time};
 
+use crate::owner::owner_is_alive;
 use crate::record::{self, Process, Record, Unreadable};
 use crate::survivors::Found;
 use crate::{Place, ending, sweep};
@@ -69,7 +70,7 @@ impl Pen {
     /// Whether it is still on record with a live owner.
     #[must_use]
     pub fn is_there(&self) -> bool {
-        sweep::is_on_record(&self.place, &self.id) && sweep::owner_is_alive(&self.place, &self.id)
+        sweep::is_on_record(&self.place, &self.id) && owner_is_alive(&self.place, &self.id)
     }
 
     /// Whether all who keep it are stopped: it acts on nothing until they go on.
@@ -96,7 +97,7 @@ pub fn census() -> Vec<Pen> {
             if record == Err(Unreadable::Gone) {
                 continue;
             }
-            let owner_alive = sweep::owner_is_alive(&place, &id);
+            let owner_alive = owner_is_alive(&place, &id);
             pens.push(Pen { id, place: place.clone(), owner_alive, record, tree: Vec::new() });
         }
     }

@@ -15,9 +15,11 @@ use nostray_sys::proc::Stat;
 use nostray_sys::{Pidfd, Signal};
 
 use crate::Place;
+use crate::owner::owner_is_alive;
+use crate::policy::Policy;
 use crate::record::{self, Record};
-use crate::survivors::{Found, Machine};
-use crate::sweep::{self, Policy};
+use crate::survivors::{Found, Machine, signal_some, wait_for_found};
+use crate::sweep;
 
 /// How long a pen may take beyond what it was promised.
 const MARGIN: Duration = Duration::from_secs(15);
@@ -85,7 +87,7 @@ pub(crate) fn see_to_it(place: &Place, id: &str, ask: Ask, since: Instant, tick:
         let is_its = |other: &str| other == id || PenId::series_of(other) == Some(id);
         sweep::sweep_those(&Policy::thorough(), std::slice::from_ref(place), |_, other| is_its(other));
     }
-    !sweep::is_on_record(place, id) || !sweep::owner_is_alive(place, id)
+    !sweep::is_on_record(place, id) || !owner_is_alive(place, id)
 }
 
 /// Who is left of a pen that is still kept.
@@ -113,8 +115,8 @@ pub(crate) fn end_from_outside(records: &[Record], grace: Duration) {
         let mut found = look();
         let until = match escalation.next(Instant::now(), trees(&found).len()) {
             Step::Terminate(until) => {
-                sweep::signal_some(&found, Signal::TERM, is_of_tree);
-                sweep::signal_some(&found, Signal::CONT, is_of_tree);
+                signal_some(&found, Signal::TERM, is_of_tree);
+                signal_some(&found, Signal::CONT, is_of_tree);
                 until
             }
             Step::Kill => {
@@ -123,12 +125,12 @@ pub(crate) fn end_from_outside(records: &[Record], grace: Duration) {
                     group.kill().ok();
                 }
                 found = stop_all(found, is_of_tree, look);
-                sweep::signal_some(&found, Signal::KILL, is_of_tree);
+                signal_some(&found, Signal::KILL, is_of_tree);
                 Instant::now() + KILL_WAIT
             }
             Step::Done => break,
         };
-        sweep::wait_for_found(&trees(&found), until);
+        wait_for_found(&trees(&found), until);
     }
     signal_each(&keepers, Signal::CONT);
     wait_for_end(&keepers, Instant::now() + AFTER_CONTINUE);
@@ -145,7 +147,7 @@ fn stop_all(found: Vec<Found>, is_of_tree: impl Fn(&Found) -> bool, look: impl F
         if !found.iter().any(is_new) {
             return found;
         }
-        sweep::signal_some(&found, Signal::STOP, is_new);
+        signal_some(&found, Signal::STOP, is_new);
         stopped.extend(found.iter().map(|one| one.process));
         found = look();
     }

@@ -10,6 +10,7 @@ use nostray_sys::identity::{Identity, World, signal_each};
 use nostray_sys::process::Pid;
 use nostray_sys::standstill::Standstill;
 
+use crate::owner::owner_is_alive;
 use crate::record::{self, Process, Record};
 use crate::{Place, sweep};
 
@@ -58,7 +59,7 @@ impl Predecessors {
     pub fn are_gone(&mut self) -> bool {
         let is_unproved = |place: &Place, id: &str| {
             let record = Record::read(&record::path(place, id));
-            record.is_ok_and(|record| !record.candidates.is_empty()) && !sweep::owner_is_alive(place, id)
+            record.is_ok_and(|record| !record.candidates.is_empty()) && !owner_is_alive(place, id)
         };
         self.series.retain(|(place, id)| members(place, id).iter().any(|id| !is_unproved(place, id)));
         self.series.is_empty()
@@ -70,7 +71,7 @@ impl Predecessors {
     pub fn sweep(&mut self) -> Option<Pid> {
         self.see_to_keepers();
         let is_left_alone =
-            |(place, id): &(Place, String)| members(place, id).iter().all(|id| !sweep::owner_is_alive(place, id));
+            |(place, id): &(Place, String)| members(place, id).iter().all(|id| !owner_is_alive(place, id));
         if self.series.iter().any(is_left_alone) { sweep::sweep_apart().ok() } else { None }
     }
 

@@ -6,8 +6,10 @@ use nostray_sys::identity::{Identity, World, signal_each};
 use nostray_sys::proc::{StartTime, Stat};
 use nostray_sys::process::{self, Pid};
 
+use crate::owner::owner_is_alive;
+use crate::policy::Policy;
 use crate::record::{self, Record};
-use crate::sweep::{self, Policy};
+use crate::sweep;
 use crate::{Place, ending};
 
 /// A pen that holds a slot, or of which something may be left that did.
@@ -84,7 +86,7 @@ impl Holder {
     /// Whether front, spare or guard is alive, or somebody is just sweeping what is left.
     #[must_use]
     pub fn is_owned(&self) -> bool {
-        sweep::owner_is_alive(&self.place, &self.record.id)
+        owner_is_alive(&self.place, &self.record.id)
     }
 
     /// Asks whoever keeps it. One that was stopped is continued, or it would not hear. False when nobody is left to be asked.

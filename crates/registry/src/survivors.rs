@@ -9,9 +9,11 @@
 //! never signalled, and the pen stays on record.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Instant;
 
+use nostray_sys::Signal;
 use nostray_sys::cgroup::Cgroup;
-use nostray_sys::identity::Identity;
+use nostray_sys::identity::{Identity, wait_for_end};
 use nostray_sys::proc::{self, Stat};
 use nostray_sys::process::{Pid, getpid};
 
@@ -255,4 +257,30 @@ fn is_nostray(stat: &Stat) -> bool {
 /// Those above a pen, to whom the kernel hands its orphans.
 fn reapers_of(record: &Record) -> HashSet<Identity> {
     record.ancestors.iter().copied().filter_map(Process::identity).collect()
+}
+
+/// Signals processes that were found, each by its identity.
+pub(crate) fn signal_found(found: &[Found], signal: Signal) {
+    signal_some(found, signal, |_| true);
+}
+
+/// Signals some of the processes that were found.
+pub(crate) fn signal_some(found: &[Found], signal: Signal, is_meant: impl Fn(&Found) -> bool) {
+    for one in found.iter().filter(|one| is_meant(one)) {
+        one.process.signal(signal, |_| is_still_meant(one, found)).ok();
+    }
+}
+
+/// Whether a survivor by descent still is what it was found to be: a child of that survivor, or of whoever got it when that
+/// one ended. A look at all of `/proc` is no picture of one moment, and numbers may have been given away during it. In doubt
+/// it is left to the next round, which looks again.
+fn is_still_meant(one: &Found, found: &[Found]) -> bool {
+    let Evidence::DescendsFrom(parent) = one.evidence else { return true };
+    let above = found.iter().find(|other| other.process.pid == parent);
+    let now = Stat::of(one.process.pid).and_then(|stat| stat.parent);
+    above.is_some_and(|above| now == Some(parent) && above.process.is_alive())
+}
+
+pub(crate) fn wait_for_found(found: &[Found], deadline: Instant) {
+    wait_for_end(found.iter().map(|one| &one.process), deadline);
 }

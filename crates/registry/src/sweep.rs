@@ -10,87 +10,16 @@ use nostray_pen::{Ask, PenId};
 use nostray_sys::cgroup::Cgroup;
 use nostray_sys::escalation::{Escalation, KILL_WAIT, Step};
 use nostray_sys::identity::{Identity, World, wait_for_end};
-use nostray_sys::proc::Stat;
 use nostray_sys::process::{self, Pid};
 use nostray_sys::{Pidfd, Signal};
 
+use crate::debris::{remove_debris, remove_groups_without_record, set_aside};
 use crate::journal::{Journal, Story};
+use crate::owner::{Owner, owner_is_alive, take_over};
+use crate::policy::{Outcome, Policy, Swept};
 use crate::record::{self, Process, Record, Unreadable};
-use crate::survivors::{Evidence, Found, Machine};
-use crate::{Place, ending, files, witness};
-
-/// How a sweep is done.
-#[derive(Debug, Clone)]
-pub struct Policy {
-    /// Only look.
-    pub dry_run: bool,
-    /// End pens whose owner is alive, too, by asking them.
-    pub include_active: bool,
-    /// End pens all of whose keepers are stopped: they are kept by none.
-    pub include_frozen: bool,
-    /// No more time than this for all of it, but for the last SIGKILL.
-    pub budget: Duration,
-}
-
-impl Policy {
-    /// Everything that is dead, with all the patience that was promised to it.
-    #[must_use]
-    pub fn thorough() -> Self {
-        Self { dry_run: false, include_active: false, include_frozen: false, budget: Duration::from_secs(120) }
-    }
-
-    /// The same, beside the start of another pen.
-    #[must_use]
-    pub fn in_the_background() -> Self {
-        Self { budget: Duration::from_secs(30), ..Self::thorough() }
-    }
-}
-
-/// What came of one record.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// Its owner is alive: not touched.
-    Active,
-    /// Its owner was alive and has been asked to stop.
-    Asked,
-    /// Its owner is dead and nobody is left; the record has been removed.
-    Clean,
-    /// All who keep it are stopped. Whether it has been ended for that.
-    Frozen {
-        /// Nothing is left of it.
-        ended: bool,
-    },
-    /// Its owner is dead, and these may be of it: nothing proves it, nor the opposite. They are not touched, and the record stays.
-    Unproved {
-        /// Who was proved to be of it, and has been ended.
-        found: Vec<Found>,
-        /// Who may be.
-        candidates: Vec<Found>,
-    },
-    /// These were found, and this many of them are still there.
-    Survivors {
-        /// Who.
-        found: Vec<Found>,
-        /// How many could not be ended (or were only looked at).
-        left: usize,
-    },
-    /// It cannot be acted on.
-    Unreadable(Unreadable),
-    /// Its numbers belong to another pid namespace, where it must be swept.
-    Elsewhere,
-}
-
-/// A record, and what came of it.
-#[derive(Debug, Clone)]
-pub struct Swept {
-    /// The pen.
-    pub id: String,
-    /// Its command line, if it could be read.
-    pub command: Vec<String>,
-    /// What came of it.
-    pub outcome: Outcome,
-}
+use crate::survivors::{Found, Machine, signal_found, wait_for_found};
+use crate::{Place, ending, witness};
 
 /// What every start does a moment later, so it must be cheap: removes control groups that no record knows of, and looks for a record
 /// whose owner is dead. If there is one, another process sweeps. Returns that process; without one, the next start has to do it.
@@ -105,16 +34,6 @@ pub(crate) fn beside_a_start() -> Option<Pid> {
     });
     if has_dead_owner { sweep_apart().ok() } else { None }
 }
-
-/// A pen whose every process was killed before it was on record has left an empty group. Groups of those on record are theirs to
-/// remove, or the sweep's.
-fn remove_groups_without_record<'a>(on_record: impl Iterator<Item = &'a String>) {
-    let on_record: HashSet<&str> = on_record.map(String::as_str).collect();
-    Cgroup::remove_empty(YOUNG, |name| PenId::of_group(name).is_some_and(|id| !on_record.contains(id)));
-}
-
-/// What is younger may be of a pen that is just starting.
-const YOUNG: Duration = Duration::from_secs(60);
 
 /// Whether a pen is one of a series whose front lives: what is left of it is that one's affair.
 fn is_of_the_living(place: &Place, id: &str) -> bool {
@@ -138,39 +57,6 @@ pub fn forget(place: &Place, id: &str) -> bool {
 /// Sweeps in a process of its own: the dead may need all of their graces. Returns that process.
 pub(crate) fn sweep_apart() -> std::io::Result<Pid> {
     process::fork_apart("nostray-sweep", "", |_| drop(sweep(&Policy::in_the_background())))
-}
-
-/// Who owns a record.
-enum Owner {
-    Alive,
-    /// We do, as long as we hold its lock.
-    Us(Option<File>),
-}
-
-fn take_over(place: &Place, id: &str) -> Owner {
-    match files::to_lock(&record::lock_path(place, id)) {
-        Ok(lock) => match lock.try_lock() {
-            Ok(()) => Owner::Us(Some(lock)),
-            Err(_) => Owner::Alive,
-        },
-        // The lock is made before the record and removed after it, so this is no pen that is just starting or ending. But it may
-        // have been removed, or something else stands in its place, and a pen whose processes live is not dead for want of a file.
-        Err(_) => match Record::read(&record::path(place, id)) {
-            Ok(record)
-                if World::current() == Some(record.world())
-                    && record.keepers().into_iter().any(Identity::is_alive) =>
-            {
-                Owner::Alive
-            }
-            _ => Owner::Us(None),
-        },
-    }
-}
-
-/// Whether the owner of a record lives.
-#[must_use]
-pub(crate) fn owner_is_alive(place: &Place, id: &str) -> bool {
-    matches!(take_over(place, id), Owner::Alive)
 }
 
 /// A record whose owner is dead, and whoever is left.
@@ -414,63 +300,3 @@ fn who_is_left(record: &Record) -> Vec<Found> {
 
 /// No longer than this somebody is waited for who may be a stranger. A gigabyte is given back in a fraction of a second.
 const LEAVING: Duration = Duration::from_secs(5);
-
-/// Signals processes that were found, each by its identity.
-pub(crate) fn signal_found(found: &[Found], signal: Signal) {
-    signal_some(found, signal, |_| true);
-}
-
-/// Signals some of the processes that were found.
-pub(crate) fn signal_some(found: &[Found], signal: Signal, is_meant: impl Fn(&Found) -> bool) {
-    for one in found.iter().filter(|one| is_meant(one)) {
-        one.process.signal(signal, |_| is_still_meant(one, found)).ok();
-    }
-}
-
-/// Whether a survivor by descent still is what it was found to be: a child of that survivor, or of whoever got it when that
-/// one ended. A look at all of `/proc` is no picture of one moment, and numbers may have been given away during it. In doubt
-/// it is left to the next round, which looks again.
-fn is_still_meant(one: &Found, found: &[Found]) -> bool {
-    let Evidence::DescendsFrom(parent) = one.evidence else { return true };
-    let above = found.iter().find(|other| other.process.pid == parent);
-    let now = Stat::of(one.process.pid).and_then(|stat| stat.parent);
-    above.is_some_and(|above| now == Some(parent) && above.process.is_alive())
-}
-
-pub(crate) fn wait_for_found(found: &[Found], deadline: Instant) {
-    wait_for_end(found.iter().map(|one| &one.process), deadline);
-}
-
-/// Keeps a damaged record for whoever wants to look, and out of the way.
-fn set_aside(place: &Place, id: &str) {
-    std::fs::rename(record::path(place, id), place.file(&format!("{id}.damaged"))).ok();
-    std::fs::remove_file(record::lock_path(place, id)).ok();
-}
-
-/// Files that belong to no record: locks, and half-written records, of those who died in between. And damaged records that
-/// nobody has wanted to look at for a week.
-fn remove_debris(place: &Place) {
-    const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
-    for entry in std::fs::read_dir(place.path()).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let Some((id, kind)) =
-            path.file_stem().and_then(|s| s.to_str()).zip(path.extension().and_then(|e| e.to_str()))
-        else {
-            continue;
-        };
-        let older_than = |span: Duration| {
-            entry.metadata().and_then(|m| m.modified()).is_ok_and(|at| at.elapsed().is_ok_and(|age| age > span))
-        };
-        let debris = match kind {
-            // Who holds that is the broker: it must always be the same file.
-            "lock" if id.starts_with("broker-") => false,
-            // A young one is of a pen that is just starting, between the lock and the record.
-            "lock" | "new" => older_than(YOUNG) && !record::path(place, id).exists() && !owner_is_alive(place, id),
-            "damaged" => older_than(WEEK),
-            _ => false,
-        };
-        if debris {
-            std::fs::remove_file(&path).ok();
-        }
-    }
-}
