@@ -1,5 +1,5 @@
-//! Keeping a tree: waiting for a reason to end it, and then ending it. The guard does this from the start; spare
-//! and front do it when those inside of them have been killed.
+//! The event loop of the process that keeps a tree: it waits for a reason to end the tree, and then ends it. The guard runs it from the
+//! start; spare or front run it when the guard has been killed.
 
 mod job_control;
 mod readiness;
@@ -49,7 +49,7 @@ enum Child {
     Ended(Ended),
 }
 
-/// The one who keeps the tree.
+/// The process that keeps the tree.
 pub(crate) struct Keeper<'a> {
     pen: &'a Pen<'a>,
     relay: Option<&'a Relay>,
@@ -63,9 +63,9 @@ pub(crate) struct Keeper<'a> {
     stops: Stops,
     killing: Killing,
     ready: Option<Box<Readiness<'a>>>,
-    /// Somebody has asked for the end, and waits for it.
-    is_hurried: bool,
-    /// Nobody is left of the tree.
+    /// There is a reason to end, other than the end of the child itself.
+    end_requested: bool,
+    /// The tree is empty.
     is_empty: bool,
 }
 
@@ -83,8 +83,8 @@ impl<'a> Keeper<'a> {
             continue_front_at: None,
             stops: 0,
             killing: Killing::default(),
-            ready: pen.ready.as_deref().map(|means| Box::new(Readiness::new(means))),
-            is_hurried: false,
+            ready: pen.ready.as_deref().map(|detector| Box::new(Readiness::new(detector))),
+            end_requested: false,
             is_empty: false,
         }
     }
@@ -123,9 +123,9 @@ impl<'a> Keeper<'a> {
         self.keep_and(|| ())
     }
 
-    /// The same, with something to be said before the story ends.
-    pub(crate) fn keep_and(mut self, last_words: impl FnOnce()) -> u8 {
-        while self.look_after_children() {
+    /// The same, and calls `before_end` before the witness is told that the tree is empty.
+    pub(crate) fn keep_and(mut self, before_end: impl FnOnce()) -> u8 {
+        while self.reap_children() {
             self.act_on_time();
             if self.tear_down.is_killing() && !self.kill() {
                 break;
@@ -135,7 +135,7 @@ impl<'a> Keeper<'a> {
         self.is_empty = true;
         self.pass_on_the_rest();
         self.tree.dissolve();
-        last_words();
+        before_end();
         self.pen.tell(&Event::Empty);
         self.leave_no_front_stopped();
         match self.child {
@@ -151,9 +151,9 @@ impl<'a> Keeper<'a> {
         let ready = ready.map(|(stream, fd, until)| (Source::Ready(stream), fd, until));
         let watched: Vec<_> = self.watches.iter().copied().chain(ready).collect();
         let events: Vec<_> = watched.iter().map(|&(_, fd, until)| (fd, until)).collect();
-        let came = poll::wait(&events, timeout).unwrap_or_default();
+        let fired = poll::wait(&events, timeout).unwrap_or_default();
         let sources: Vec<_> =
-            watched.iter().zip(came).filter(|(_, came)| *came).map(|((source, ..), _)| *source).collect();
+            watched.iter().zip(fired).filter(|(_, fired)| *fired).map(|((source, ..), _)| *source).collect();
         for source in sources {
             // One event may have taken care of another.
             let is_watched = self.watches.iter().any(|(watched, ..)| *watched == source);
@@ -163,15 +163,15 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Reaps whoever has ended. False when nobody is left.
-    fn look_after_children(&mut self) -> bool {
+    /// Reaps every child that has ended. False when the tree is empty.
+    fn reap_children(&mut self) -> bool {
         loop {
             match reap() {
-                Ok(Reaped::News(news)) => self.on_news(news),
+                Ok(Reaped::News(news)) => self.on_child_change(news),
                 Ok(Reaped::Quiet) => break,
                 Ok(Reaped::Nobody) => return false,
                 Err(error) => {
-                    self.pen.voice.warn(format_args!("cannot wait for the child: {error}"));
+                    self.pen.log.warn(format_args!("cannot wait for the child: {error}"));
                     return false;
                 }
             }
@@ -186,7 +186,7 @@ impl<'a> Keeper<'a> {
         true
     }
 
-    fn on_news(&mut self, news: News) {
+    fn on_child_change(&mut self, news: News) {
         if let (News::Ended(pid, how), Some(ready)) = (news, &mut self.ready) {
             ready.reaped(pid, how, Instant::now());
             self.on_noticed();
@@ -194,7 +194,7 @@ impl<'a> Keeper<'a> {
         let Child::Alive(child) = self.child else { return };
         match news {
             News::Ended(pid, how) if pid == child => {
-                self.pen.voice.note(format_args!("child {pid} {how}"));
+                self.pen.log.note(format_args!("child {pid} {how}"));
                 if let Some(next) = self.left_in_background(how) {
                     return self.adopt(next);
                 }
@@ -228,7 +228,7 @@ impl<'a> Keeper<'a> {
     }
 
     fn adopt(&mut self, child: Pid) {
-        self.pen.voice.note(format_args!("it forked into the background; {child} is the child from now on"));
+        self.pen.log.note(format_args!("it forked into the background; {child} is the child from now on"));
         self.child = Child::Alive(child);
         let is_known = self.pen.spec.isolation == Isolation::None;
         self.pen.tell(&Event::Forked { child: Identity::of(child).filter(|_| is_known) });
@@ -260,10 +260,10 @@ impl<'a> Keeper<'a> {
             }
             Source::Stdin => self.because(Reason::StdinClosed),
             Source::Terminal => self.because(Reason::TerminalClosed),
-            Source::Host => self.when_somebody_died(Reason::HostGone),
-            Source::Front => self.when_somebody_died(Reason::FrontKilled),
-            Source::Spare => self.when_somebody_died(Reason::SpareKilled),
-            Source::DieWith(pid) => self.when_somebody_died(Reason::DieWithEnded(pid)),
+            Source::Host => self.on_process_ended(Reason::HostGone),
+            Source::Front => self.on_process_ended(Reason::FrontKilled),
+            Source::Spare => self.on_process_ended(Reason::SpareKilled),
+            Source::DieWith(pid) => self.on_process_ended(Reason::DieWithEnded(pid)),
         }
         // Each of these happens once and would be reported for ever.
         self.watches.retain(|(watched, ..)| *watched != source);
@@ -271,10 +271,10 @@ impl<'a> Keeper<'a> {
 
     /// A process closes its files before its end can be seen, so if it was the host, the end of the child's input
     /// has come by now; but perhaps after we looked.
-    fn when_somebody_died(&mut self, reason: Reason) {
+    fn on_process_ended(&mut self, reason: Reason) {
         let stdin: Vec<_> =
             self.watches.iter().filter(|w| w.0 == Source::Stdin).map(|&(_, fd, until)| (fd, until)).collect();
-        if poll::wait(&stdin, Some(Duration::ZERO)).is_ok_and(|came| came.contains(&true)) {
+        if poll::wait(&stdin, Some(Duration::ZERO)).is_ok_and(|fired| fired.contains(&true)) {
             self.on_event(Source::Stdin);
         }
         self.because(reason);
@@ -306,17 +306,17 @@ impl<'a> Keeper<'a> {
     }
 
     pub(crate) fn because(&mut self, reason: Reason) {
-        self.is_hurried |= reason != Reason::ChildEnded;
+        self.end_requested |= reason != Reason::ChildEnded;
         if self.is_empty {
             return;
         }
         match &reason {
             Reason::Idle(_) | Reason::GuardKilled | Reason::ReadyTimeout { .. } => {
-                self.pen.voice.warn(format_args!("{reason}; ending the tree"));
+                self.pen.log.warn(format_args!("{reason}; ending the tree"));
             }
             // The first reason is why it ends; that the child then did is not another one.
             Reason::ChildEnded if self.tear_down.has_begun() => {}
-            _ => self.pen.voice.note(format_args!("{reason}")),
+            _ => self.pen.log.note(format_args!("{reason}")),
         }
         let begins = !self.tear_down.has_begun();
         if begins {
@@ -334,17 +334,17 @@ impl<'a> Keeper<'a> {
         match action {
             None => {}
             Some(Action::Deliver(signal)) => {
-                self.pen.voice.note(format_args!("{signal} to the child"));
+                self.pen.log.note(format_args!("{signal} to the child"));
                 self.deliver(signal);
                 self.deliver(Signal::CONT);
             }
             Some(Action::Terminate) => {
-                self.pen.voice.note("SIGTERM to the whole tree");
+                self.pen.log.note("SIGTERM to the whole tree");
                 raise_priority();
                 self.tree.terminate();
             }
             Some(Action::Kill) => {
-                self.pen.voice.note("SIGKILL to the whole tree");
+                self.pen.log.note("SIGKILL to the whole tree");
                 self.pen.tell(&Event::Killing(self.tree.members().len()));
                 raise_priority();
                 self.killing.begin(&self.tree, Instant::now());
@@ -382,7 +382,7 @@ impl<'a> Keeper<'a> {
         self.look_whether_ready();
     }
 
-    /// Kills whoever is left. False when there is nothing more that could be done.
+    /// Kills what is left of the tree. False when only processes are left that may not be signalled.
     fn kill(&mut self) -> bool {
         let mut killing = std::mem::take(&mut self.killing);
         let round = killing.round(self);
@@ -391,12 +391,12 @@ impl<'a> Keeper<'a> {
             RoundOutcome::Nothing => {}
             RoundOutcome::Slow => {
                 for stat in self.tree.members() {
-                    self.pen.voice.warn(does_not_die(&stat));
+                    self.pen.log.warn(does_not_die(&stat));
                 }
             }
             RoundOutcome::Refused(refused) => {
                 for refused in &refused {
-                    self.pen.voice.warn(could_not_signal(refused.pid));
+                    self.pen.log.warn(could_not_signal(refused.pid));
                 }
                 self.pen.tell(&Event::Refused(refused));
                 return false;
@@ -412,6 +412,6 @@ impl<'a> Reaper<'a> for Keeper<'a> {
     }
 
     fn reap(&mut self) -> bool {
-        self.look_after_children()
+        self.reap_children()
     }
 }

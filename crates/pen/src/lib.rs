@@ -19,6 +19,7 @@ mod host;
 mod idle;
 mod keep;
 mod killing;
+mod log;
 mod mark;
 mod opener;
 mod rate;
@@ -28,7 +29,7 @@ mod relay;
 mod requests;
 mod tear_down;
 mod tree;
-mod voice;
+
 mod witness;
 
 use std::ffi::OsString;
@@ -132,7 +133,7 @@ pub enum Error {
     /// The log file cannot be written.
     #[error("cannot open the log file {path}: {error}; name another one or leave --log-file out", path = path.display())]
     LogFile {
-        /// As given.
+        /// As the user gave it.
         path: PathBuf,
         /// What the system said.
         error: std::io::Error,
@@ -148,7 +149,7 @@ pub enum Error {
         /// What there must be.
         needed: u64,
     },
-    /// Whoever keeps records must not have it.
+    /// The witness refused it.
     #[error("{0}; nothing was started")]
     Refused(String),
     /// The command cannot be passed on.
@@ -193,7 +194,7 @@ impl<T> During<T> for std::io::Result<T> {
 
 /// Runs the command in a pen, and returns the exit code to end with once nothing of its tree is left.
 ///
-/// `witness` is told what happens, wherever it happens.
+/// `witness` is told what happens, in the process in which it happens.
 ///
 /// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else**: it becomes the front, and its descriptors, signal
 /// mask and children are the pen's from here on.
@@ -213,12 +214,12 @@ pub fn give_order(keeper: &nostray_sys::Pidfd, order: Order) -> std::io::Result<
     send(keeper, order, Takes::Queued)
 }
 
-/// As what the keepers of a pen take requests.
+/// The form in which the keepers of a pen take requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
     /// Queued signals: each request arrives, in order.
     Queued,
-    /// SIGTERM alone, as older versions do, which would hand a queued signal to the child. Of two that wait, the second one is lost.
+    /// SIGTERM alone, as older versions do, which would hand a queued signal to the child. Of two that are pending, the second is lost.
     Terms,
 }
 

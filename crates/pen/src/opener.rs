@@ -20,23 +20,23 @@ use nostray_sys::process::{self, Ended, News, Pid, Reaped, Side, getpid};
 use nostray_sys::signal::{Arrived, Signal, SignalFd, is_ignored, send_to_own_child};
 use nostray_sys::stream::{Pipe, do_not_wait};
 
-use crate::front::{self, Given, OpenedBy, signals_to_watch, stop_unless, watch_all};
+use crate::front::{self, HostSetup, OpenedBy, signals_to_watch, stop_unless, watch_all};
 use crate::host::{self, Host};
 use crate::tree::{Strangers, Tier, Tree};
 use crate::{Ask, During, Error, OWN_FAILURE, PenId, Spec, Witness, guard, requests};
 pub use open_pen::OpenPen;
 pub use remains::Remains;
 
-/// Such a process.
+/// A process that opens pens.
 #[derive(Debug)]
 pub struct PenOpener {
-    given: Given,
+    setup: HostSetup,
     host: Host,
     die_with: Vec<(u32, Pidfd)>,
     signals: SignalFd,
     own: Pid,
     strangers: Option<Strangers>,
-    /// Children of our own that are of no pen: who looks for what others have left, and who was given up.
+    /// Children of this process that are of no pen: sweepers, and processes that could not be ended.
     others: HashSet<Identity>,
 }
 
@@ -55,8 +55,8 @@ impl Streams {
     }
 }
 
-/// So many files it opens at most, with those of the pen's front and the streams of its child, without what some options need.
-const FILES: u64 = 20;
+/// The most file descriptors that it opens, with those of the pen's front and the child's streams, without what some options need.
+const MAX_OPEN_FILES: u64 = 20;
 
 /// What has become of the processes below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,34 +67,35 @@ pub enum ReapOutcome {
     Stopped(Signal),
     /// Nothing of interest.
     Nothing,
-    /// Nobody is left: the tree is empty.
+    /// The tree is empty.
     Empty,
 }
 
 impl PenOpener {
     /// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else.**
     pub fn open(die_with: &[u32]) -> Result<Self, Error> {
-        let given = Given::take(FILES)?;
+        let setup = HostSetup::take(MAX_OPEN_FILES)?;
         let signals = SignalFd::new(&signals_to_watch()).during("watch for signals")?;
-        let host = host::find(given.stdin)?;
+        let host = host::find(setup.stdin)?;
         let die_with = watch_all(die_with)?;
-        Ok(Self { given, host, die_with, signals, own: getpid(), strangers: None, others: HashSet::new() })
+        Ok(Self { setup, host, die_with, signals, own: getpid(), strangers: None, others: HashSet::new() })
     }
 
-    /// From now on whoever is left of a pen is handed to us. Before the first pen is opened; whom we had before is no part of it.
+    /// From now on the kernel hands what is left of a pen to this process. To be called before the first pen is opened; children from
+    /// before are no part of any pen.
     pub fn adopt_orphans(&mut self) -> io::Result<()> {
         process::become_subreaper()?;
         self.strangers = Strangers::of_this_process(PenId::new());
         Ok(())
     }
 
-    /// Who started us, if that can be seen.
+    /// The host, if it can be seen.
     #[must_use]
     pub fn host(&self) -> Option<Identity> {
         self.host.identity()
     }
 
-    /// What becomes readable when it is over: the host has ended, or a process that the user has named.
+    /// File descriptors that become readable when the host, or a process named by `--die-with`, has ended.
     pub fn ends(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.handles().map(AsFd::as_fd)
     }
@@ -110,7 +111,7 @@ impl PenOpener {
     /// Whether the end of standard input is the host's word.
     #[must_use]
     pub fn stdin_tells(&self) -> bool {
-        matches!(self.given.stdin, StdinKind::Pipe(_) | StdinKind::Socket(_))
+        matches!(self.setup.stdin, StdinKind::Pipe(_) | StdinKind::Socket(_))
     }
 
     /// Readable when a signal has come.
@@ -119,7 +120,7 @@ impl PenOpener {
         self.signals.as_fd()
     }
 
-    /// The next signal that is for the child or for us. What only says that a child has news is not.
+    /// The next signal for the child or for this process, SIGCHLD left out.
     #[must_use]
     pub fn next_signal(&self) -> Option<Arrived> {
         while let Ok(Some(arrived)) = self.signals.next() {
@@ -134,7 +135,7 @@ impl PenOpener {
         None
     }
 
-    /// Whether somebody has pressed a key for it: the child, if there is one, has got it as well, and decides by itself.
+    /// Whether a key on the terminal has sent it: the child, if there is one, has got it as well, and decides by itself.
     #[must_use]
     pub fn is_key(arrived: Arrived) -> bool {
         arrived.from_kernel && matches!(arrived.signal, Signal::INT | Signal::QUIT | Signal::TSTP)
@@ -147,7 +148,7 @@ impl PenOpener {
             && !is_ignored(arrived.signal)
     }
 
-    /// Whether somebody asks for the end of the pen.
+    /// The request that a signal carries.
     #[must_use]
     pub fn asks(arrived: Arrived) -> Option<Ask> {
         requests::asked(arrived)
@@ -168,7 +169,7 @@ impl PenOpener {
     pub fn become_front(self, spec: &Spec, id: PenId, witness: Box<dyn Witness>) -> Result<u8, Error> {
         // What has come meanwhile waits for the pen.
         drop((self.signals, self.host, self.die_with));
-        front::open(spec, id, self.given, None, witness)
+        front::open(spec, id, self.setup, None, witness)
     }
 
     /// Opens a pen. Nothing may be left of the one before. None of its processes has what is `not_for_it`.
@@ -200,7 +201,7 @@ impl PenOpener {
                 not_for_it.iter().copied().for_each(descriptors::close_for_good);
                 process::exit_now(self.be_front(spec, id, handle, theirs, witness));
             }
-            // Somebody lives from here on, and must not be forgotten because something fails.
+            // The front lives from here on, so nothing may fail any more: it would be forgotten.
             Side::Parent(pid) => {
                 // The next handle gets the place of this one.
                 drop(handle);
@@ -222,14 +223,14 @@ impl PenOpener {
         process::set_name(guard::FRONT_NAME);
         process::set_title(format_args!("{} {id}", guard::FRONT_NAME));
         let [stdin, stdout, stderr] = &streams;
-        let mut given = self.given.clone();
+        let mut setup = self.setup.clone();
         let opened =
             descriptors::become_stdio(stdin, stdout, stderr).during("set up the child's streams").and_then(|()| {
-                // Whoever held these would keep the end of the child's output from being seen.
+                // A copy here would hide the end of the child's output.
                 drop(streams);
-                given.stdin = descriptors::stdin_kind();
+                setup.stdin = descriptors::stdin_kind();
                 let opener = OpenedBy { handle, pid: self.own, ends: self.handles().collect() };
-                front::open(spec, id, given, Some(opener), witness)
+                front::open(spec, id, setup, Some(opener), witness)
             });
         opened.unwrap_or_else(|error| {
             write_to_stderr_at_once(&format!("nostray: {error}\n"));
@@ -242,12 +243,12 @@ impl PenOpener {
         self.others.extend(Identity::of(pid));
     }
 
-    /// These are left of a pen and cannot be ended. From now on they are nobody's.
+    /// These are left of a pen and cannot be ended. From now on they are of no pen.
     pub fn abandon(&mut self, those: &[Identity]) {
         self.others.extend(those);
     }
 
-    /// Looks after those who have ended.
+    /// Reaps children that have ended, and tells what that means for the pen.
     pub fn reap(&mut self, open_pen: &mut OpenPen) -> ReapOutcome {
         loop {
             match process::reap() {
@@ -257,14 +258,14 @@ impl PenOpener {
                         return ReapOutcome::Front(how);
                     }
                 }
-                // One who is stopped cannot take part; unless it stopped itself, as its child was.
+                // A stopped front guards nothing, so it is continued; unless it stopped itself with its child.
                 Ok(Reaped::News(News::Stopped(pid, Signal::STOP))) if Some(pid) == open_pen.pid => {
                     open_pen.go_on();
                 }
                 Ok(Reaped::News(News::Stopped(pid, by))) if Some(pid) == open_pen.pid => {
                     return ReapOutcome::Stopped(by);
                 }
-                // One of those whom the front would have continued.
+                // A spare or guard that has lost its front, which would have continued it.
                 Ok(Reaped::News(News::Stopped(pid, Signal::STOP))) if open_pen.pid.is_none() => {
                     if Stat::of(pid).is_some_and(|stat| guard::is_keeper(&stat.name)) {
                         send_to_own_child(pid, Signal::CONT).ok();
@@ -279,7 +280,7 @@ impl PenOpener {
         }
     }
 
-    /// The same while there is no pen: somebody from before may have ended, or whoever looks for what others have left.
+    /// The same while there is no pen: an unrelated child or a sweeper may have ended.
     pub fn reap_others(&mut self) {
         while let Ok(Reaped::News(news)) = process::reap() {
             if let News::Ended(pid, _) = news {
@@ -288,12 +289,12 @@ impl PenOpener {
         }
     }
 
-    /// Whether all our children are such as are of no pen. The kernel's list of them is the proof.
+    /// Whether all children of this process are of no pen. The kernel's list of them is the proof.
     fn has_only_others(&self, open_pen: &OpenPen) -> bool {
         open_pen.pid.is_none() && self.tree(open_pen).has_only_strangers()
     }
 
-    /// What the pen has left when all who kept it were killed: it has been handed to us.
+    /// What is left of the pen when all its keepers were killed: the kernel has handed it to this process.
     fn tree(&self, open_pen: &OpenPen) -> Tree<'static> {
         let since = open_pen.since.unwrap_or(StartTime(0));
         let strangers = self.strangers.as_ref().map(|known| known.for_pen(open_pen.id.clone(), since));

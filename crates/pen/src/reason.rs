@@ -20,15 +20,14 @@ pub enum Reason {
     Signal {
         /// Which.
         signal: Signal,
-        /// From whom, where that can be seen.
+        /// The sender, where that can be seen.
         sender: Option<Pid>,
-        /// For the front, as the host sends it; not for the guard, which gets one when somebody signals a whole list of
-        /// processes.
+        /// It came to the front, where the host sends it; not to the guard, which gets one when a service manager signals every process.
         for_front: bool,
     },
     /// `nostray stop`, a newcomer to its slot, or a program that embeds nostray asked for it.
     Asked {
-        /// Who, where that can be seen.
+        /// The asking process, where that can be seen.
         sender: Option<Pid>,
         /// For what.
         ask: Ask,
@@ -52,7 +51,7 @@ pub enum Reason {
     },
     /// The child ended by itself and left others behind.
     ChildEnded,
-    /// Whoever supervises the child has a reason of its own.
+    /// The supervisor of the child has a reason of its own.
     Ordered(Order),
 }
 
@@ -114,7 +113,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What whoever keeps a pen can be asked for.
+/// What the keeper of a pen can be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ask {
@@ -122,7 +121,7 @@ pub enum Ask {
     Stop,
     /// To end it without any grace.
     StopNow,
-    /// To end it, with its graces, so that somebody else can have its slot.
+    /// To end it, with its graces, so that a newcomer gets its slot.
     HandOver,
 }
 
@@ -140,7 +139,7 @@ impl fmt::Display for Ask {
     }
 }
 
-/// Why somebody who starts a child again ends it before.
+/// Why a supervisor ends a child before it starts the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Order {
@@ -154,9 +153,9 @@ pub enum Order {
     StartTimeout,
     /// It refused what its predecessor had taken.
     BadStart,
-    /// Somebody wants it to be started anew.
+    /// `nostray restart` asked for a new one.
     Restart,
-    /// Somebody else wants its slot.
+    /// A newcomer wants its slot.
     HandOver,
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct TearDown {
     /// `None` while the tree runs. *Asked* is: its input has ended, or the child got the host's signal.
     escalation: Option<Escalation>,
     stdin_closed: bool,
-    /// Somebody waits for the tree to end, and everybody in it has all the time that was promised.
+    /// A newcomer waits for the slot, and every process of the tree has all the time that was promised.
     hands_over: bool,
     terminal_closed: bool,
     /// The last signal that came for the front.
@@ -37,7 +37,7 @@ pub(crate) struct TearDown {
 }
 
 /// Within this time the same signal from the same sender is the same request: `timeout` signals a process and then its group.
-const SAME_REQUEST: Duration = Duration::from_millis(50);
+const DUPLICATE_SIGNAL_WINDOW: Duration = Duration::from_millis(50);
 
 impl TearDown {
     pub(crate) fn new(graces: Graces) -> Self {
@@ -66,7 +66,7 @@ impl TearDown {
 
     /// There is a reason, perhaps one more.
     pub(crate) fn because(&mut self, reason: &Reason, now: Instant) -> Option<Action> {
-        // Whoever gives an order ends the child's input, too.
+        // The supervisor that gives an order closes the child's input, too.
         self.stdin_closed |= matches!(reason, Reason::StdinClosed | Reason::Ordered(_));
         self.hands_over |=
             matches!(reason, Reason::Ordered(Order::HandOver) | Reason::Asked { ask: Ask::HandOver, .. });
@@ -96,8 +96,8 @@ impl TearDown {
                 let grace = if self.hands_over { self.graces.term() } else { self.graces.leftover() };
                 self.terminate(now + grace)
             }
-            // The end of its input is what a child is asked by. Without it (somebody else holds the pipe, or it
-            // is not a pipe) there is nothing to wait for before SIGTERM.
+            // The end of its input is what asks a child to end. Without it (another process holds the pipe, or stdin is no pipe) there
+            // is nothing to wait for before SIGTERM.
             (None, None) if self.stdin_closed => {
                 self.ask(now);
                 None
@@ -108,12 +108,12 @@ impl TearDown {
             {
                 self.terminate(now + self.graces.term())
             }
-            // Its graces are what a tree was promised; a host that loses patience does not shorten them.
+            // The graces were promised to the tree; the death of host or front does not shorten them.
             (Some(_), _) => None,
         }
     }
 
-    /// Whether this is the second time that somebody asks.
+    /// Whether this reason ends all graces: `stop --now`, or a second signal of the host.
     fn is_impatient(&mut self, reason: &Reason, now: Instant) -> bool {
         match *reason {
             Reason::Asked { ask, .. } => ask == Ask::StopNow,
@@ -121,14 +121,15 @@ impl TearDown {
                 let before = self.signalled.replace((signal, sender, now));
                 self.has_begun()
                     && before.is_some_and(|(same, from, at)| {
-                        (same, from) != (signal, sender) || now.saturating_duration_since(at) > SAME_REQUEST
+                        (same, from) != (signal, sender)
+                            || now.saturating_duration_since(at) > DUPLICATE_SIGNAL_WINDOW
                     })
             }
             _ => false,
         }
     }
 
-    /// The child asks for time until then. Nothing that was promised becomes shorter by it, and who has no patience left does not wait.
+    /// The child asks for time until then. A grace never becomes shorter by it, and SIGKILL is not delayed once it is sent.
     pub(crate) fn extend(&mut self, to: Instant) {
         if let Some(escalation) = &mut self.escalation {
             escalation.extend(to);

@@ -9,11 +9,11 @@ use crate::relay::{Message, Next};
 
 /// How soon a front that has not answered is told again to go on, at first and at most.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 impl Keeper<'_> {
-    /// Lets a front go on that was stopped with the child. It may be just about to stop, and then misses it, so it is told again
-    /// after this time, and again, until it has answered: on a busy machine it may be long about it.
+    /// Continues a front that was stopped with the child. A front that is just about to stop misses the message, so it is repeated after
+    /// this time until the front has answered, which may take long on a busy machine.
     pub(super) fn continue_front(&mut self, again: Duration) {
         if let Some(relay) = self.relay {
             relay.send(Message::Continued(self.stops));
@@ -21,9 +21,9 @@ impl Keeper<'_> {
         }
     }
 
-    /// A front that was stopped together with its child would never learn that it is all over; and a front that hears only now of the
-    /// stop must not follow it any more. If it is not known to run, wait for its answer: after us there is no process that could
-    /// continue it.
+    /// A front that was stopped together with its child would never learn that the pen has ended; and a front that reads only now of the
+    /// stop must not follow it any more. If the front is not known to run, wait for its answer: after the keeper has ended, no process
+    /// could continue it.
     pub(super) fn leave_no_front_stopped(&mut self) {
         if self.stops == 0 && !matches!(self.child, Child::Unknown) {
             return;
@@ -38,7 +38,7 @@ impl Keeper<'_> {
 
     pub(super) fn continue_front_again(&mut self) {
         if let Some((_, pause)) = self.continue_front_at.filter(|(at, _)| *at <= Instant::now()) {
-            self.continue_front((pause * 2).min(LONGEST_PAUSE));
+            self.continue_front((pause * 2).min(MAX_PAUSE));
         }
     }
 
@@ -46,10 +46,10 @@ impl Keeper<'_> {
     pub(super) fn read_relay(&mut self) -> bool {
         while let Some(relay) = self.relay {
             match relay.next() {
-                // A shell continues the whole group, so the child goes on before we are told; if it has been stopped again
-                // since, that word was not for this stop. We may not have heard of that one yet.
+                // A shell continues the whole group, so the child runs before the guard is told; if the child has been stopped again
+                // since, that SIGCONT was not for this stop. The new stop may not have been reaped yet, so reap first.
                 Next::Message(Message::Signal(arrived, stops)) if arrived.signal == Signal::CONT => {
-                    self.look_after_children();
+                    self.reap_children();
                     if stops == self.stops {
                         self.on_signal(arrived, true);
                     }

@@ -18,8 +18,8 @@ impl Keeper<'_> {
         self
     }
 
-    /// Nobody is left who writes, and the host gets all that was written. One that reads nothing is waited for as long as nobody
-    /// wants the pen to end, and then for as long as a child would be that was asked to.
+    /// The tree is empty, and the host gets all of the child's stderr that is left. A host that does not read is waited for until there is
+    /// a reason to end, and then for one eof grace.
     pub(super) fn pass_on_the_rest(&mut self) {
         let mut since = Instant::now();
         loop {
@@ -31,7 +31,7 @@ impl Keeper<'_> {
             if has_moved {
                 since = Instant::now();
             }
-            let until = self.is_hurried.then(|| since + self.pen.spec.graces.eof());
+            let until = self.end_requested.then(|| since + self.pen.spec.graces.eof());
             if until.is_some_and(|until| until <= Instant::now()) {
                 return;
             }
@@ -39,7 +39,7 @@ impl Keeper<'_> {
         }
     }
 
-    /// What it has written before counts, for whoever is told of its end as well; after it, nothing does.
+    /// Readiness before the child's end counts, and the witness is told of it first; after the end, nothing does.
     pub(super) fn before_child_is_told_ended(&mut self) {
         if let Some(ready) = &mut self.ready {
             ready.pass_on();
@@ -69,11 +69,11 @@ impl Keeper<'_> {
             match notice {
                 Notice::Ready if self.ready.as_ref().is_some_and(|ready| ready.is_awaited()) => {
                     self.await_ready_no_more();
-                    self.pen.voice.note("the child is ready");
+                    self.pen.log.note("the child is ready");
                     self.pen.tell(&Event::Ready);
                 }
                 Notice::Stopping if !self.tear_down.has_begun() => {
-                    self.pen.voice.note("the child says that it is stopping");
+                    self.pen.log.note("the child says that it is stopping");
                     self.pen.tell(&Event::SaysStopping);
                 }
                 Notice::Extend(time) => self.tear_down.extend(Instant::now() + time),

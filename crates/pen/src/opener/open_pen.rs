@@ -22,7 +22,7 @@ pub struct OpenPen {
 }
 
 impl OpenPen {
-    /// Readable when the pen's front has ended, which is our own child. Without a handle its end is a signal like any other.
+    /// Readable when the pen's front, a child of this process, has ended. Without a handle only SIGCHLD tells.
     #[must_use]
     pub fn front(&self) -> Option<BorrowedFd<'_>> {
         self.front.as_ref().filter(|_| self.pid.is_some()).map(AsFd::as_fd)
@@ -42,7 +42,7 @@ impl OpenPen {
         stop_unless(by, || !is_stopped());
     }
 
-    /// Whether a signal is the word of the pen's front that we need not be stopped any more.
+    /// Whether a signal is the SIGCONT of the pen's front: the opener need not be stopped any more.
     #[must_use]
     pub fn wakes_us(&self, arrived: Arrived) -> bool {
         arrived.signal == Signal::CONT && arrived.sender.is_some() && arrived.sender == self.pid
@@ -55,7 +55,7 @@ impl OpenPen {
         }
     }
 
-    /// Asks the pen's front to end the pen. False if nobody is there to be asked.
+    /// Asks the pen's front to end the pen. False if the front has ended.
     pub fn ask(&self, ask: Ask) -> bool {
         self.front.as_ref().is_some_and(|front| crate::ask(front, ask).is_ok())
     }

@@ -14,7 +14,7 @@ use crate::killing::{Killing, Reaper, RoundOutcome, could_not_signal, does_not_d
 use crate::tree::Tree;
 
 impl PenOpener {
-    /// Begins to end what is left of a pen that nobody keeps any more: SIGTERM to everybody, and SIGKILL after a grace.
+    /// Begins to end what is left of a pen without keepers: SIGTERM to every process, and SIGKILL after a grace.
     #[must_use]
     pub fn end_remains(&self, open_pen: &OpenPen, grace: Duration, group: Option<&Path>) -> Remains {
         let mut tree = self.tree(open_pen);
@@ -25,7 +25,7 @@ impl PenOpener {
     }
 }
 
-/// What is left of a pen whose every keeper was killed, and how far its end has come.
+/// What is left of a pen whose keepers were all killed, and how far its end has come.
 #[derive(Debug)]
 pub struct Remains {
     tree: Tree<'static>,
@@ -41,14 +41,14 @@ impl Remains {
         self.escalation.deadline().or(self.killing.next())
     }
 
-    /// No more patience.
+    /// Ends the grace.
     pub fn hurry(&mut self) {
         if let Escalation::Terminating { until } = &mut self.escalation {
             *until = Instant::now();
         }
     }
 
-    /// Does what is due. Those who are left and may not be signalled are named, and left alone from then on.
+    /// Does what is due. Returns the processes that are left and may not be signalled; they are left alone from then on.
     pub fn go_on(&mut self, opener: &mut PenOpener) -> Vec<Identity> {
         let now = Instant::now();
         if self.escalation.tick(now).is_some() {
@@ -59,7 +59,7 @@ impl Remains {
         }
         let Escalation::Killing(_) = self.escalation else { return Vec::new() };
         self.tree.spare(&opener.others);
-        match self.killing.round(&mut Dying { tree: &mut self.tree, opener }) {
+        match self.killing.round(&mut RemainsReaper { tree: &mut self.tree, opener }) {
             RoundOutcome::Nothing => {}
             RoundOutcome::Slow => {
                 for stat in self.tree.members() {
@@ -77,7 +77,7 @@ impl Remains {
         Vec::new()
     }
 
-    /// Once nobody is left: gives back what held them.
+    /// Removes the control group of an empty tree.
     pub fn dissolve(&self) {
         if let Some(group) = &self.group {
             group.remove();
@@ -85,13 +85,13 @@ impl Remains {
     }
 }
 
-/// Those who are being killed, with the one who reaps them. Nobody of them is of interest any more.
-struct Dying<'a> {
+/// The tree that is being killed, with the opener that reaps it.
+struct RemainsReaper<'a> {
     tree: &'a mut Tree<'static>,
     opener: &'a mut PenOpener,
 }
 
-impl Reaper<'static> for Dying<'_> {
+impl Reaper<'static> for RemainsReaper<'_> {
     fn tree(&mut self) -> &mut Tree<'static> {
         self.tree
     }
