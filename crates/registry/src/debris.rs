@@ -13,20 +13,20 @@ use crate::{Place, record};
 /// remove, or the sweep's.
 pub(crate) fn remove_groups_without_record<'a>(on_record: impl Iterator<Item = &'a String>) {
     let on_record: HashSet<&str> = on_record.map(String::as_str).collect();
-    Cgroup::remove_empty(YOUNG, |name| PenId::of_group(name).is_some_and(|id| !on_record.contains(id)));
+    Cgroup::remove_empty(MIN_DEBRIS_AGE, |name| PenId::of_group(name).is_some_and(|id| !on_record.contains(id)));
 }
 
 /// What is younger may be of a pen that is just starting.
-const YOUNG: Duration = Duration::from_secs(60);
+const MIN_DEBRIS_AGE: Duration = Duration::from_secs(60);
 
-/// Keeps a damaged record for whoever wants to look, and out of the way.
+/// Renames a damaged record, so that a person can look at it and no command stumbles over it.
 pub(crate) fn set_aside(place: &Place, id: &str) {
     std::fs::rename(record::path(place, id), place.file(&format!("{id}.damaged"))).ok();
     std::fs::remove_file(record::lock_path(place, id)).ok();
 }
 
-/// Files that belong to no record: locks, and half-written records, of those who died in between. And damaged records that
-/// nobody has wanted to look at for a week.
+/// Removes files that belong to no record: locks and half-written records of processes that died in between. And damaged records that
+/// are older than a week.
 pub(crate) fn remove_debris(place: &Place) {
     const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
     for entry in std::fs::read_dir(place.path()).into_iter().flatten().flatten() {
@@ -40,10 +40,12 @@ pub(crate) fn remove_debris(place: &Place) {
             entry.metadata().and_then(|m| m.modified()).is_ok_and(|at| at.elapsed().is_ok_and(|age| age > span))
         };
         let debris = match kind {
-            // Who holds that is the broker: it must always be the same file.
+            // The broker holds it: it must always be the same file.
             "lock" if id.starts_with("broker-") => false,
             // A young one is of a pen that is just starting, between the lock and the record.
-            "lock" | "new" => older_than(YOUNG) && !record::path(place, id).exists() && !owner_is_alive(place, id),
+            "lock" | "new" => {
+                older_than(MIN_DEBRIS_AGE) && !record::path(place, id).exists() && !owner_is_alive(place, id)
+            }
             "damaged" => older_than(WEEK),
             _ => false,
         };

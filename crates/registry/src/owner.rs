@@ -10,7 +10,7 @@ use crate::{Place, files};
 /// Who owns a record.
 pub(crate) enum Owner {
     Alive,
-    /// We do, as long as we hold its lock.
+    /// This process, as long as it holds the lock.
     Us(Option<File>),
 }
 
@@ -20,8 +20,8 @@ pub(crate) fn take_over(place: &Place, id: &str) -> Owner {
             Ok(()) => Owner::Us(Some(lock)),
             Err(_) => Owner::Alive,
         },
-        // The lock is made before the record and removed after it, so this is no pen that is just starting or ending. But it may
-        // have been removed, or something else stands in its place, and a pen whose processes live is not dead for want of a file.
+        // The lock is made before the record and removed after it, so this is no pen that is just starting or ending. But the lock may
+        // have been removed or replaced by something else, and a pen whose keepers live is not dead for want of a file.
         Err(_) => match Record::read(&record::path(place, id)) {
             Ok(record)
                 if World::current() == Some(record.world())

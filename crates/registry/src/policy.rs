@@ -12,14 +12,14 @@ pub struct Policy {
     pub dry_run: bool,
     /// End pens whose owner is alive, too, by asking them.
     pub include_active: bool,
-    /// End pens all of whose keepers are stopped: they are kept by none.
+    /// End pens whose keepers are all stopped.
     pub include_frozen: bool,
     /// No more time than this for all of it, but for the last SIGKILL.
     pub budget: Duration,
 }
 
 impl Policy {
-    /// Everything that is dead, with all the patience that was promised to it.
+    /// Every dead pen, with all the graces that were promised to it.
     #[must_use]
     pub fn thorough() -> Self {
         Self { dry_run: false, include_active: false, include_frozen: false, budget: Duration::from_secs(120) }
@@ -40,23 +40,23 @@ pub enum Outcome {
     Active,
     /// Its owner was alive and has been asked to stop.
     Asked,
-    /// Its owner is dead and nobody is left; the record has been removed.
+    /// Its owner is dead and nothing is left; the record has been removed.
     Clean,
-    /// All who keep it are stopped. Whether it has been ended for that.
+    /// All its keepers are stopped.
     Frozen {
-        /// Nothing is left of it.
+        /// It has been ended for that, and nothing is left of it.
         ended: bool,
     },
     /// Its owner is dead, and these may be of it: nothing proves it, nor the opposite. They are not touched, and the record stays.
     Unproved {
-        /// Who was proved to be of it, and has been ended.
+        /// Processes that are proved to be of it, and have been ended.
         found: Vec<Found>,
-        /// Who may be.
+        /// Processes that may be of it.
         candidates: Vec<Found>,
     },
     /// These were found, and this many of them are still there.
     Survivors {
-        /// Who.
+        /// The processes.
         found: Vec<Found>,
         /// How many could not be ended (or were only looked at).
         left: usize,

@@ -1,6 +1,5 @@
-//! What was started for the same purpose as a shared child, by a broker or a steward that is dead, and may not have ended yet. The
-//! next one is not started before that: a new instance that opens a database which the old one still holds is how restart loops
-//! begin.
+//! Earlier children for the same key as a shared child, whose broker or steward is dead, and which may not have ended yet. The next child
+//! is not started before they have: a new instance that opens a database which the old one still holds is how restart loops begin.
 
 use std::time::Instant;
 
@@ -14,7 +13,7 @@ use crate::owner::owner_is_alive;
 use crate::record::{self, Process, Record};
 use crate::{Place, sweep};
 
-/// Those that have to be gone.
+/// Pens that have to be gone before a shared child starts.
 #[derive(Debug, Default)]
 pub struct Predecessors {
     series: Vec<(Place, String)>,
@@ -55,7 +54,7 @@ impl Predecessors {
         Self { series, keepers: Vec::new() }
     }
 
-    /// Whether nothing is left of any of them. One of which only a candidate may be left has no child any more: that one is on record.
+    /// Whether nothing is left of any of them. A pen of which only candidates are left has no child any more: the child is on record.
     pub fn are_gone(&mut self) -> bool {
         let is_unproved = |place: &Place, id: &str| {
             let record = Record::read(&record::path(place, id));
@@ -65,8 +64,8 @@ impl Predecessors {
         self.series.is_empty()
     }
 
-    /// Sees that they end: continues stopped keepers, and sweeps trees without keepers in a process of its own, which it returns. To be
-    /// called about once a second.
+    /// Ends them: continues stopped keepers, and sweeps trees without keepers in a process of its own, which it returns. To be called about
+    /// once a second.
     #[must_use]
     pub fn sweep(&mut self) -> Option<Pid> {
         self.see_to_keepers();

@@ -1,4 +1,4 @@
-//! Ending a steward that was proved to be stopped (SIGSTOP, a debugger): its sessions would wait for ever. Its pen then has no host and
+//! Ends a steward that was proved to be stopped (SIGSTOP, a debugger): its sessions would wait for ever. Its pen then has no host and
 //! ends as every pen does; the next steward waits for that.
 
 use nostray_pen::PenId;

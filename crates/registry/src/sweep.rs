@@ -1,6 +1,6 @@
 //! The sweep: ending what a dead owner left behind, and nothing else.
 //!
-//! An owner is dead when its lock is free, which the kernel sees to. `survivors` says who is left of it.
+//! An owner is dead when its lock is free, which the kernel guarantees. `survivors` finds what is left of it.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -28,20 +28,20 @@ pub(crate) fn beside_a_start() -> Option<Pid> {
     let ids: Vec<_> = places.iter().map(|place| record::ids(place).unwrap_or_default()).collect();
     remove_groups_without_record(ids.iter().flatten());
     let has_dead_owner = places.iter().zip(&ids).any(|(place, ids)| {
-        // One that has ended since the list was made has no lock, and nothing to be swept either.
+        // A pen that has ended since the list was made has no lock, and nothing to be swept either.
         let is_dead = |id: &str| !matches!(take_over(place, id), Owner::Alive) && is_on_record(place, id);
-        ids.iter().any(|id| is_dead(id) && !is_of_the_living(place, id) && !is_still_unproved(place, id))
+        ids.iter().any(|id| is_dead(id) && !belongs_to_live_series(place, id) && !candidates_all_live(place, id))
     });
     if has_dead_owner { sweep_apart().ok() } else { None }
 }
 
-/// Whether a pen is one of a series whose front lives: what is left of it is that one's affair.
-fn is_of_the_living(place: &Place, id: &str) -> bool {
+/// Whether a pen is one of a series whose front lives: that front ends what is left of it.
+fn belongs_to_live_series(place: &Place, id: &str) -> bool {
     PenId::series_of(id).is_some_and(|series| owner_is_alive(place, series))
 }
 
 /// Whether the last sweep has found candidates, and all of them are still there: the next one would find no more.
-fn is_still_unproved(place: &Place, id: &str) -> bool {
+fn candidates_all_live(place: &Place, id: &str) -> bool {
     let record = Record::read(&record::path(place, id));
     let candidates = record.map(|record| record.candidates).unwrap_or_default();
     !candidates.is_empty() && candidates.into_iter().filter_map(Process::identity).all(Identity::is_alive)
@@ -59,22 +59,22 @@ pub(crate) fn sweep_apart() -> std::io::Result<Pid> {
     process::fork_apart("nostray-sweep", "", |_| drop(sweep(&Policy::in_the_background())))
 }
 
-/// A record whose owner is dead, and whoever is left.
+/// A record whose owner is dead, and what is left of its pen.
 struct Dead {
     place: Place,
     record: Record,
     found: Vec<Found>,
-    /// And those that may be of it, or not.
+    /// Processes that may be of it, or not.
     candidates: Vec<Found>,
-    /// That is nobody, and nobody is on the way out who might have been of it.
+    /// Nothing is left, and no exiting process might have been of it.
     is_clean: bool,
     escalation: Escalation,
-    /// Ours until all is done: another sweep sees an owner, and leaves it to us.
+    /// Held until all is done: another sweep sees an owner, and leaves the record to this one.
     _lock: Option<File>,
     position: usize,
 }
 
-/// Sweeps every record. All the dead are asked to end together, so that it takes as long as the most patient of them.
+/// Sweeps every record. All dead pens get SIGTERM together, so that it takes as long as the longest grace.
 pub fn sweep(policy: &Policy) -> Vec<Swept> {
     let places = Place::all();
     let swept = sweep_those(policy, &places, |_, _| true);
@@ -91,7 +91,7 @@ pub fn is_on_record(place: &Place, id: &str) -> bool {
     record::path(place, id).exists()
 }
 
-/// Sweeps what is left of one pen, if all who kept it are dead.
+/// Sweeps what is left of one pen, if all its keepers are dead.
 pub fn sweep_pen(place: &Place, id: &str) {
     sweep_those(&Policy::thorough(), std::slice::from_ref(place), |_, other| other == id);
 }
@@ -104,7 +104,7 @@ pub(crate) fn sweep_those(policy: &Policy, places: &[Place], is_meant: impl Fn(&
     for place in places {
         let mut ids = record::ids(place).unwrap_or_default();
         // One with its series. Looked at before anything is taken over: what we hold ourselves seems to have an owner.
-        ids.retain(|id| is_meant(place, id) && !is_of_the_living(place, id));
+        ids.retain(|id| is_meant(place, id) && !belongs_to_live_series(place, id));
         for id in ids {
             look_at(place, id, policy, &mut swept, &mut dead);
         }
@@ -145,7 +145,7 @@ fn look_at(place: &Place, id: String, policy: &Policy, swept: &mut Vec<Swept>, d
             let asked = Instant::now();
             let ended = !policy.dry_run && {
                 ask(&record, Ask::Stop);
-                ending::see_to_it(place, &id, Ask::Stop, asked, &mut || {})
+                ending::ensure_end(place, &id, Ask::Stop, asked, &mut || {})
             };
             (record.command, Outcome::Frozen { ended })
         }
@@ -172,7 +172,7 @@ fn look_at(place: &Place, id: String, policy: &Policy, swept: &mut Vec<Swept>, d
                 (command, Outcome::Clean)
             }
             Some(world) if world.boot == record.boot => (record.command, Outcome::Elsewhere),
-            // The machine has been started anew since: nobody can have survived that.
+            // The machine was rebooted since: no process can have survived that.
             _ => {
                 if !policy.dry_run {
                     witness::remove(place, &id);
@@ -204,7 +204,7 @@ fn all_keepers(places: &[Place]) -> HashSet<Identity> {
     keepers
 }
 
-/// Asks whoever keeps a pen to end it. False when nobody is left to be asked.
+/// Asks the keeper of a pen to end it. False if no keeper lives.
 pub(crate) fn ask(record: &Record, ask: Ask) -> bool {
     if World::current() != Some(record.world()) {
         return false;
@@ -212,7 +212,7 @@ pub(crate) fn ask(record: &Record, ask: Ask) -> bool {
     let ask = |keeper: Pidfd| {
         let asked = nostray_pen::send(&keeper, ask, record.takes()).is_ok();
         if record.generation.is_some() {
-            keeper.send(Signal::CONT).ok(); // one that was stopped would not hear of it, and nobody else can be asked
+            keeper.send(Signal::CONT).ok(); // a stopped front would not act on it, and no other process can
         }
         asked
     };
@@ -236,7 +236,7 @@ fn terminate_all(dead: &mut [Dead], deadline: Instant) {
     }
 }
 
-/// SIGKILL to whoever of a pen is still there, and again for those who were born meanwhile.
+/// SIGKILL to what is left of a pen, and again to processes that were born meanwhile.
 fn finish(dead: Dead, keepers: &HashSet<Identity>) -> Outcome {
     let Dead { place, mut record, found, is_clean, mut escalation, .. } = dead;
     let group = record.cgroup.as_deref().and_then(|path| Cgroup::open(path.as_ref()).ok());
@@ -251,11 +251,11 @@ fn finish(dead: Dead, keepers: &HashSet<Identity>) -> Outcome {
     }
     let candidates = if is_clean || !left.is_empty() { Vec::new() } else { candidates_of(&record, keepers) };
     if !candidates.is_empty() {
-        let who: Vec<Process> = candidates.iter().map(|one| one.process.into()).collect();
-        if record.candidates != who {
-            Journal::at(&place).add(&record.id, Story::Unproved { candidates: who.len() });
-            record.candidates = who;
-            // A later sweep finds out again what could not be written down.
+        let processes: Vec<Process> = candidates.iter().map(|one| one.process.into()).collect();
+        if record.candidates != processes {
+            Journal::at(&place).add(&record.id, Story::Unproved { candidates: processes.len() });
+            record.candidates = processes;
+            // If this fails, a later sweep finds the candidates again.
             record.write(&place).ok();
         }
         if !found.is_empty() {
@@ -273,20 +273,20 @@ fn finish(dead: Dead, keepers: &HashSet<Identity>) -> Outcome {
     if found.is_empty() { Outcome::Clean } else { Outcome::Survivors { found, left: left.len() } }
 }
 
-/// Those that may be of a pen. What is there for a moment only is waited for.
+/// The candidates of a pen, after a short wait: most orphans end within a moment.
 fn candidates_of(record: &Record, keepers: &HashSet<Identity>) -> Vec<Found> {
     let first = Machine::now().candidates(record, keepers);
     if !first.is_empty() {
-        wait_for_found(&first, Instant::now() + A_MOMENT);
+        wait_for_found(&first, Instant::now() + CANDIDATE_SETTLE_TIME);
     }
     if first.is_empty() { first } else { Machine::now().candidates(record, keepers) }
 }
 
-const A_MOMENT: Duration = Duration::from_millis(300);
+const CANDIDATE_SETTLE_TIME: Duration = Duration::from_millis(300);
 
-/// Whoever is left of a pen. If that is nobody, those who might have been of it and are on their way out are gone, too.
+/// What is left of a pen. If that is nothing, exiting processes that might have been of it are gone, too.
 fn who_is_left(record: &Record) -> Vec<Found> {
-    let until = Instant::now() + LEAVING;
+    let until = Instant::now() + EXITING_TIMEOUT;
     loop {
         let machine = Machine::now();
         let left = machine.survivors(record);
@@ -298,5 +298,5 @@ fn who_is_left(record: &Record) -> Vec<Found> {
     }
 }
 
-/// No longer than this somebody is waited for who may be a stranger. A gigabyte is given back in a fraction of a second.
-const LEAVING: Duration = Duration::from_secs(5);
+/// How long to wait for an exiting process, which may be a stranger. The kernel frees a gigabyte in a fraction of a second.
+const EXITING_TIMEOUT: Duration = Duration::from_secs(5);
