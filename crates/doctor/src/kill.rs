@@ -1,19 +1,19 @@
 //! Ending strays: only those that are certain, each asked for, and looked at once more right before.
 
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use nostray_sys::poll::{self, Until};
+use nostray_sys::escalation::{Escalation, Step};
+use nostray_sys::identity::wait_for_handles;
 use nostray_sys::{Pidfd, Signal};
 
 use super::strays::{self, Confidence, Stray};
 use super::words;
 
 /// From SIGTERM to SIGKILL.
-const GRACE: Duration = Duration::from_secs(3);
-/// How long the kernel may take to end a process after SIGKILL, before it is said that it has not.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TERM_GRACE: Duration = Duration::from_secs(3);
+/// How long the kernel may take to end a process after SIGKILL. After that, `doctor` reports that it has not ended.
+const KILL_WAIT: Duration = Duration::from_secs(5);
 
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,67 +79,43 @@ fn is_agreed(stray: &Stray) -> io::Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// A stray in the course of being ended.
-enum Course {
-    Over(Outcome),
-    Under(Pidfd, Outcome),
-}
-
 fn end_all(agreed: &[&Stray]) -> io::Result<Vec<Outcome>> {
-    // The handles first, the second look then: what it says is about those whom the signals will go to.
+    // Handles come before the second look, so that the look is about the very processes that get the signals.
     let handles: Vec<_> = agreed.iter().map(|stray| stray.identity.open()).collect();
     let now = strays::look()?;
-    let is_still = |stray: &Stray| {
+    let is_still_certain = |stray: &Stray| {
         now.iter().any(|again| again.identity == stray.identity && again.confidence == Confidence::Certain)
     };
-    let mut all: Vec<_> = agreed
-        .iter()
-        .zip(handles)
-        .map(|(stray, handle)| match handle {
-            None => Course::Over(Outcome::Gone),
-            Some(_) if !is_still(stray) => Course::Over(Outcome::Spared),
-            Some(handle) => begin(handle, Signal::TERM, Outcome::Ended),
-        })
-        .collect();
-    wait_for(&all, GRACE)?;
-    for course in &mut all {
-        if let Course::Under(handle, _) = course
-            && !handle.has_ended()?
-            && let Course::Under(handle, _) = std::mem::replace(course, Course::Over(Outcome::Gone))
-        {
-            *course = begin(handle, Signal::KILL, Outcome::Killed);
+    let mut outcomes = vec![Outcome::Gone; agreed.len()];
+    let mut left: Vec<(usize, &Pidfd)> = Vec::new();
+    for (at, (stray, handle)) in agreed.iter().zip(&handles).enumerate() {
+        match handle {
+            Some(handle) if is_still_certain(stray) => left.push((at, handle)),
+            Some(_) => outcomes[at] = Outcome::Spared,
+            None => {}
         }
     }
-    wait_for(&all, PATIENCE)?;
-    all.into_iter()
-        .map(|course| match course {
-            Course::Over(outcome) => Ok(outcome),
-            Course::Under(handle, outcome) if handle.has_ended()? => Ok(outcome),
-            Course::Under(..) => {
-                Ok(Outcome::Failed("the kernel has not ended it yet, although it was killed".to_owned()))
-            }
-        })
-        .collect()
-}
-
-fn begin(handle: Pidfd, signal: Signal, outcome: Outcome) -> Course {
-    match handle.send(signal) {
-        Ok(()) => Course::Under(handle, outcome),
-        Err(_) if handle.has_ended().unwrap_or(false) => Course::Over(Outcome::Gone),
-        Err(error) => Course::Over(Outcome::Failed(error.to_string())),
+    let mut escalation = Escalation::Asked { until: Instant::now(), term_grace: TERM_GRACE };
+    while !matches!(escalation, Escalation::Killing(_)) {
+        let (signal, outcome, until) = match escalation.next(Instant::now(), left.len()) {
+            Step::Terminate(until) => (Signal::TERM, Outcome::Ended, until),
+            Step::Kill => (Signal::KILL, Outcome::Killed, Instant::now() + KILL_WAIT),
+            Step::Done => break,
+        };
+        left.retain(|&(at, handle)| {
+            let sent = handle.send(signal);
+            outcomes[at] = match &sent {
+                Ok(()) => outcome.clone(),
+                Err(_) if handle.has_ended().unwrap_or(false) => Outcome::Gone,
+                Err(error) => Outcome::Failed(error.to_string()),
+            };
+            sent.is_ok()
+        });
+        wait_for_handles(left.iter().map(|(_, handle)| *handle).collect(), until);
+        left.retain(|(_, handle)| !handle.has_ended().unwrap_or(false));
     }
-}
-
-/// Waits until all have ended, or the time is over.
-fn wait_for(all: &[Course], time: Duration) -> io::Result<()> {
-    let deadline = Instant::now() + time;
-    for course in all {
-        if let Course::Under(handle, _) = course {
-            while !handle.has_ended()? && Instant::now() < deadline {
-                let left = deadline.saturating_duration_since(Instant::now());
-                poll::wait(&[(handle.as_fd(), Until::Readable)], Some(left))?;
-            }
-        }
+    for (at, _) in left {
+        outcomes[at] = Outcome::Failed("the kernel has not ended it yet, although it was killed".to_owned());
     }
-    Ok(())
+    Ok(outcomes)
 }

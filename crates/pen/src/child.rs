@@ -12,9 +12,9 @@ use nostray_sys::process::{self, Pid, getpid, getppid, session_of};
 use nostray_sys::signal::{Disposition, Signal, SignalSet, set_disposition};
 
 use crate::mark::{self, MARK, PenId};
-use crate::ready::Means;
+use crate::ready::Detector;
 
-/// What a shell reports for a command that is not there, and for one that cannot be executed.
+/// The exit codes of a shell for a command that is not found, and for a command that cannot be executed.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
@@ -58,7 +58,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Waits at the gate until the guard is ready, then becomes the program.
-    pub(crate) fn become_child(&self, guard: Pid, gate: UnixStream, ready: Option<&Means>) -> ! {
+    pub(crate) fn become_child(&self, guard: Pid, gate: UnixStream, ready: Option<&Detector>) -> ! {
         let mut gate = File::from(OwnedFd::from(gate));
         if self.prepare(ready).is_err() || gate.read_exact(&mut [0]).is_err() || getppid() != Some(guard) {
             process::exit_now(crate::OWN_FAILURE);
@@ -66,7 +66,7 @@ impl Plan {
         let error = match self.mask.set_as_mask() {
             Ok(_) => {
                 let mark = mark::for_child(&self.id);
-                let told = ready.and_then(Means::variable).map(|(name, value)| (name.as_ref(), value.as_os_str()));
+                let told = ready.and_then(Detector::variable).map(|(name, value)| (name.as_ref(), value.as_os_str()));
                 let variables: Vec<(&OsStr, &OsStr)> =
                     [(MARK.as_ref(), mark.as_os_str())].into_iter().chain(told).collect();
                 self.program.exec_with_all(&variables)
@@ -78,7 +78,7 @@ impl Plan {
         process::exit_now(exit_code_for(&error));
     }
 
-    fn prepare(&self, ready: Option<&Means>) -> io::Result<()> {
+    fn prepare(&self, ready: Option<&Detector>) -> io::Result<()> {
         match self.place {
             Place::WithFront => {}
             Place::OwnGroup => process::lead_own_group()?,
@@ -89,7 +89,7 @@ impl Plan {
         }
         mark::take_limit(&self.id)?;
         descriptors::close_what_was_closed();
-        ready.map_or(Ok(()), Means::furnish)?;
+        ready.map_or(Ok(()), Detector::furnish)?;
         // Tied to the guard's only thread. SIGTERM, not SIGKILL: it is the first step of the tear-down that the
         // spare then carries on, and a database is flushed and not shot because our guard was.
         process::ask_for_term_when_parent_ends()

@@ -1,5 +1,5 @@
 //! The front: what the host started. It sets the pen up, hands signals on to the guard, and ends when the guard
-//! does, with the child's exit code. If everybody inside has been killed, it ends the tree itself.
+//! does, with the child's exit code. If spare and guard have both been killed, it ends the tree itself.
 
 use std::cell::RefCell;
 use std::os::fd::AsFd;
@@ -18,19 +18,19 @@ use crate::child::{Place, Plan};
 use crate::guard::{self, Pen, Settling, Waited, be_spare, wait_for};
 use crate::host::{self, Host};
 use crate::keep::Keeper;
+use crate::log::Log;
 use crate::mark::PenId;
-use crate::ready::Means;
+use crate::ready::Detector;
+use crate::reason::Reason;
 use crate::relay::{Message, Next, Relay, Stops};
 use crate::requests;
-use crate::tear_down::Reason;
 use crate::tree::{Strangers, Tier, Tree};
-use crate::voice::Voice;
 use crate::witness::{Event, Objection, Opening, Witness};
 use crate::{During, Error, Isolation, Spec};
 
 /// What the host gave to the process that it started, and what the child is to get of it.
 #[derive(Debug, Clone)]
-pub(crate) struct Given {
+pub(crate) struct HostSetup {
     pub(crate) inherited: Inherited,
     pub(crate) stdin: StdinKind,
     mask: SignalSet,
@@ -38,7 +38,7 @@ pub(crate) struct Given {
     place: Place,
 }
 
-impl Given {
+impl HostSetup {
     /// Takes stock, before anything else is opened, and sees that there is room for so many files more: where there is not, nothing has
     /// been made yet that could be left. From here on signals are blocked.
     pub(crate) fn take(needed: u64) -> Result<Self, Error> {
@@ -59,31 +59,31 @@ impl Given {
 }
 
 pub(crate) fn run(spec: &Spec, id: PenId, witness: Box<dyn Witness>) -> Result<u8, Error> {
-    open(spec, id, Given::take(FILES)?, None, witness)
+    open(spec, id, HostSetup::take(MAX_OPEN_FILES)?, None, witness)
 }
 
-/// So many files a front, a spare or a guard opens at most, without what some options need.
-const FILES: u64 = 14;
+/// The most file descriptors that a front, a spare or a guard opens, without what some options need.
+const MAX_OPEN_FILES: u64 = 14;
 
-/// Who has opened a pen, if it is a process of ours and not the host itself.
+/// The process that has opened a pen, if it is a pen opener of ours and not the host itself.
 pub(crate) struct OpenedBy<'a> {
     /// A handle on it, which it has made before it forked.
     pub(crate) handle: Pidfd,
     pub(crate) pid: Pid,
-    /// Those whose end it must hear of.
+    /// Processes whose end the opener must learn of.
     pub(crate) ends: Vec<&'a Pidfd>,
 }
 
 pub(crate) fn open(
     spec: &Spec,
     id: PenId,
-    given: Given,
+    setup: HostSetup,
     opener: Option<OpenedBy<'_>>,
     mut witness: Box<dyn Witness>,
 ) -> Result<u8, Error> {
-    let Given { inherited, stdin, mask, sigchld_ignored, place } = given;
+    let HostSetup { inherited, stdin, mask, sigchld_ignored, place } = setup;
     let signals = SignalFd::new(&signals_to_watch()).during("watch for signals")?;
-    let voice = Voice::open(spec, id.clone())?;
+    let log = Log::open(spec, id.clone())?;
     let following = match &opener {
         None => Following::Always,
         Some(_) if process::has_terminal() => Following::Keys,
@@ -96,13 +96,13 @@ pub(crate) fn open(
     };
     let program = Program::new(spec.command.iter().cloned()).map_err(Error::Command)?;
     let die_with = watch_all(&spec.die_with)?;
-    let mut ready = Means::prepare(&spec.ready, &id)?.map(Box::new);
-    // From the group on, whatever fails has something to clean up. So all that may fail comes before it, but for the forks.
+    let mut ready = Detector::prepare(&spec.ready, &id)?.map(Box::new);
+    // Once the control group exists, a failure has something to clean up. So all that may fail comes before it, but for the forks.
     let front = Pidfd::of_self().during("make a handle on the front")?;
     let (relay, guards_end) = Relay::pair().during("connect front and guard")?;
     process::become_subreaper().during("become a subreaper")?;
     let strangers = Strangers::of_this_process(id.clone());
-    let cgroup = group_for(spec, &id, &voice);
+    let cgroup = group_for(spec, &id, &log);
     let tier = match spec.isolation {
         Isolation::Pid => Tier::Namespace,
         Isolation::None => cgroup.as_ref().map_or(Tier::Subreaper, Tier::Cgroup),
@@ -111,7 +111,7 @@ pub(crate) fn open(
     match witness.opens(&opening) {
         Ok(()) => {}
         Err(Objection::Warning(why)) => {
-            voice.warn(format_args!("this child is contained, but not on record: {why}"));
+            log.warn(format_args!("this child is contained, but not on record: {why}"));
         }
         Err(Objection::Refusal(why)) => {
             Tree::new(tier).dissolve();
@@ -126,7 +126,7 @@ pub(crate) fn open(
     let pen = Pen {
         spec,
         plan,
-        voice,
+        log,
         signals,
         inherited,
         stdin,
@@ -174,13 +174,13 @@ pub(crate) fn open(
     Ok(keeper.keep())
 }
 
-/// All that can be caught, but for those that tell of a fault in this very program.
+/// All signals that can be caught, except the ones that report a fault in this program.
 pub(crate) fn signals_to_watch() -> SignalSet {
     let faults = [Signal::SEGV, Signal::BUS, Signal::ILL, Signal::FPE, Signal::TRAP, Signal::ABRT, Signal::SYS];
     faults.into_iter().fold(SignalSet::full(), SignalSet::without)
 }
 
-/// Handles on the processes that a user has named.
+/// Opens a handle on each process that the user named with `--die-with`.
 pub(crate) fn watch_all(numbers: &[u32]) -> Result<Vec<(u32, Pidfd)>, Error> {
     numbers.iter().map(|&pid| Ok((pid, watch_by_number(pid)?))).collect()
 }
@@ -200,15 +200,15 @@ fn watch_by_number(number: u32) -> Result<Pidfd, Error> {
     }
 }
 
-fn group_for(spec: &Spec, id: &PenId, voice: &Voice) -> Option<Cgroup> {
+fn group_for(spec: &Spec, id: &PenId, log: &Log) -> Option<Cgroup> {
     if spec.isolation == Isolation::Pid {
         return None; // the namespace is killed in one step, too
     }
-    Cgroup::create(&id.group()).map_err(|why| voice.note(format_args!("no control group: {why}"))).ok()
+    Cgroup::create(&id.group()).map_err(|why| log.note(format_args!("no control group: {why}"))).ok()
 }
 
-/// How long a guard may take to say who it is, which is the first thing that it does.
-const INTRODUCTION: Duration = Duration::from_secs(5);
+/// How long a guard may take to send its pid, which is its first act.
+const GUARD_ANNOUNCEMENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 struct Front<'a> {
     signals: &'a SignalFd,
@@ -216,11 +216,11 @@ struct Front<'a> {
     relay_open: bool,
     guard: Option<Pid>,
     settling: Settling<'a>,
-    /// How many stops of the child we have heard of.
+    /// How many stops of the child the front has heard of.
     stops: Stops,
-    /// What the last one was by, if it lasts and we have not followed it yet.
+    /// The signal of the last stop, while it lasts and the front has not followed it yet.
     to_follow: Option<Signal>,
-    /// We have followed one, and have not heard of its end yet.
+    /// The front has followed a stop, and has not heard of its end yet.
     has_stopped: bool,
     following: Following,
 }
@@ -230,10 +230,9 @@ struct Front<'a> {
 enum Following {
     /// A shell may wait for it.
     Always,
-    /// A shell may wait for the one who has opened the pen, and stops the whole job. Whoever stops the child alone wants the
-    /// child to be stopped and nobody else.
+    /// A shell may wait for the opener of the pen, and stops the whole job. A SIGSTOP to the child alone is meant for the child alone.
     Keys,
-    /// Nobody waits for it.
+    /// No shell waits for it.
     Never,
 }
 
@@ -259,12 +258,12 @@ impl Front<'_> {
         }
     }
 
-    /// The guard, if it has outlived its spare. **As long as there is one, nobody but it ends the tree**: whoever else did would end
-    /// the guard as well, and be the last one who keeps what is left.
+    /// The guard, if it has outlived its spare. **As long as the guard lives, no other process ends the tree**: a front that did would end
+    /// the guard as well, and would be the last keeper of what is left.
     fn orphaned_guard(&mut self) -> Option<Pid> {
-        let until = Instant::now() + INTRODUCTION;
+        let until = Instant::now() + GUARD_ANNOUNCEMENT_TIMEOUT;
         loop {
-            self.hear();
+            self.read_messages();
             let left = until.saturating_duration_since(Instant::now());
             if self.guard.is_some() || !self.relay_open || left.is_zero() {
                 break;
@@ -282,12 +281,12 @@ impl Front<'_> {
             events.push((self.relay.as_fd(), Until::Readable));
         }
         if self.settling.deadline().is_none() {
-            // Whatever woke it since (a helper that ended, a late word of the start) took pages, and it is hardly ever woken.
+            // A wake-up since then (a helper that ended, a late message of the start) took pages. The front is hardly ever woken.
             memory::release_program_pages_at_next_wait();
         }
         poll::wait(&events, self.settling.timeout()).ok();
         if self.settling.is_due() {
-            // Before the memory is given back that this needs.
+            // Before memory is given back: this needs it.
             self.settling.pen().witness.borrow_mut().settled();
         }
         self.settling.look();
@@ -297,15 +296,15 @@ impl Front<'_> {
                 self.relay.send(Message::Signal(arrived, self.stops));
             }
         }
-        self.hear();
+        self.read_messages();
         while let Some(by) = self.to_follow.take().filter(|by| self.following.includes(*by)) {
             self.has_stopped = true;
-            stop_unless(by, || self.hear());
+            stop_unless(by, || self.read_messages());
         }
     }
 
-    /// Hears what the guard has said. Returns whether it was about stops.
-    fn hear(&mut self) -> bool {
+    /// Reads the guard's messages. Returns whether one was about stops.
+    fn read_messages(&mut self) -> bool {
         let mut has_news = false;
         while self.relay_open {
             let stopped = match self.relay.next() {
@@ -325,7 +324,7 @@ impl Front<'_> {
                 Next::Message(Message::Signal(..) | Message::Runs(_)) => continue,
                 Next::Nothing => break,
                 Next::Closed => {
-                    // No process is left that would let us go on.
+                    // No process is left that would continue this one.
                     self.relay_open = false;
                     self.wake_opener();
                     None
@@ -337,7 +336,7 @@ impl Front<'_> {
         has_news
     }
 
-    /// A process of ours that opened this pen stops when we do. No shell tells it to go on when the child does so by itself.
+    /// The opener of this pen stops with its front. No shell continues the opener when the child continues by itself, so the front does.
     fn wake_opener(&mut self) {
         let pen = self.settling.pen();
         if std::mem::take(&mut self.has_stopped)
@@ -349,14 +348,14 @@ impl Front<'_> {
     }
 }
 
-/// Stops this process by the signal that stopped the child, so that a shell which waits for us sees a stopped job. `is_over` says whether
-/// the reason to is gone. Continues when the shell or the guard says so.
+/// Stops this process by the signal that stopped the child, so that the shell which waits for it sees a stopped job. `is_over` says
+/// whether the reason is gone. The shell or the guard continues the process.
 pub(crate) fn stop_unless(by: Signal, is_over: impl FnOnce() -> bool) {
-    // Before it is let through: the key may have left one for us, too, and of two that wait there is only one stop. After it, the
-    // second one would stop us once more when the shell has just continued its job.
+    // Sent while it is still blocked: the key may have left a pending stop signal as well, and of two equal pending signals the kernel
+    // keeps one. Sent later, it would stop the front again when the shell has just continued its job.
     signal::send_to_self(by).ok();
-    // Looked at now: a SIGCONT that comes after this look takes back the stop that waits, and before an earlier SIGCONT its reason
-    // was sent, so it is seen here. (SIGSTOP does not wait. There the guard says it again until we have answered.)
+    // Checked now: a SIGCONT that comes later discards the pending stop, and the reason of an earlier SIGCONT was sent before it, so it
+    // is seen here. (SIGSTOP cannot be blocked. There the guard repeats its message until the front has answered.)
     if is_over() {
         signal::send_to_self(Signal::CONT).ok();
     } else if let Ok(mask) = signals_to_watch().without(by).set_as_mask() {

@@ -1,24 +1,23 @@
-//! How long a tree is given to end by itself, stage by stage.
+//! How long a tree may take to end by itself, stage by stage.
 
 use std::time::Duration;
 
-/// The patience of a tear-down.
+/// The graces of a tear-down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Graces {
     eof: Duration,
     term: Duration,
 }
 
-/// Longer than anybody waits, and short enough that no clock overflows: a guard that panics in a tear-down would be the
-/// leak that it is there to prevent.
-const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+/// Short enough that no clock overflows: a guard that panics in a tear-down would be the leak that it is there to prevent.
+const MAX_GRACE: Duration = Duration::from_secs(366 * 24 * 3600);
 
 impl Graces {
     /// `eof`: from the end of its input (or the host's own signal) to SIGTERM. `term`: from SIGTERM to SIGKILL. Both are
     /// a year at most.
     #[must_use]
     pub fn new(eof: Duration, term: Duration) -> Self {
-        Self { eof: eof.min(LONGEST), term: term.min(LONGEST) }
+        Self { eof: eof.min(MAX_GRACE), term: term.min(MAX_GRACE) }
     }
 
     /// From the end of its input to SIGTERM.
@@ -33,8 +32,8 @@ impl Graces {
         self.term
     }
 
-    /// What a tree is given that its own child has left behind: nobody waits for its answer any more, so it is
-    /// asked once and then killed.
+    /// The grace for processes that the child has left behind. No host waits for their answer, so they get SIGTERM once and are then
+    /// killed.
     #[must_use]
     pub fn leftover(self) -> Duration {
         self.term.min(Duration::from_secs(1))

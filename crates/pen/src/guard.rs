@@ -18,21 +18,21 @@ use nostray_sys::{Pidfd, memory, namespace, poll};
 use crate::child::{self, Plan};
 use crate::host::Host;
 use crate::keep::{Keeper, Source};
-use crate::ready::Means;
+use crate::log::Log;
+use crate::ready::Detector;
+use crate::reason::Reason;
 use crate::relay::{Message, Relay};
-use crate::tear_down::Reason;
 use crate::tree::{Tier, Tree};
-use crate::voice::Voice;
 use crate::witness::{Event, Witness};
 use crate::{Isolation, OWN_FAILURE, Spec, hint};
 
-/// What a guard is called, for people who look with `ps`, and for a pen inside its pen.
+/// The name of a guard, as `ps` shows it, and as a pen inside its pen knows it.
 pub(crate) const NAME: &str = "nostray-guard";
 const SPARE_NAME: &str = "nostray-spare";
-/// What the front of a pen is called that another process of ours has opened.
+/// The name of a front that was forked by a pen opener.
 pub const FRONT_NAME: &str = "nostray-front";
 
-/// Whether somebody who keeps a pen is called so.
+/// Whether this is the name of a process that keeps a pen.
 pub(crate) fn is_keeper(name: &str) -> bool {
     [FRONT_NAME, SPARE_NAME, NAME].contains(&name)
 }
@@ -43,21 +43,21 @@ pub(crate) fn is_keeper(name: &str) -> bool {
 pub(crate) struct Pen<'a> {
     pub(crate) spec: &'a Spec,
     pub(crate) plan: Plan,
-    pub(crate) voice: Voice,
+    pub(crate) log: Log,
     pub(crate) signals: SignalFd,
     pub(crate) inherited: Inherited,
     pub(crate) stdin: StdinKind,
     pub(crate) host: Host,
-    /// Who has opened it, if it is a process of ours and not the host itself.
+    /// The pen opener, if it is a process of ours and not the host itself.
     pub(crate) opener: Option<Pid>,
-    /// Those whose end our host must hear of, even if it has been stopped.
+    /// Processes whose end the opener must learn of, even if the opener is stopped.
     pub(crate) beyond: Vec<&'a Pidfd>,
     pub(crate) die_with: Vec<(u32, Pidfd)>,
     pub(crate) front: Pidfd,
     pub(crate) cgroup: Option<Cgroup>,
     pub(crate) witness: RefCell<Box<dyn Witness>>,
-    /// By what it is noticed that the child is ready, if it is not so by itself.
-    pub(crate) ready: Option<Box<Means>>,
+    /// Detects that the child is ready. `None` if a started child is a ready one.
+    pub(crate) ready: Option<Box<Detector>>,
 }
 
 impl Pen<'_> {
@@ -71,22 +71,22 @@ impl Pen<'_> {
         self.witness.borrow_mut().sees(event);
     }
 
-    /// Our host is a managed front whose own host has ended: it ends the child's input, and all that follows is as with any host. But a
-    /// front that is stopped would do nothing for ever. The spare does this: a guard in a pid namespace of its own cannot.
+    /// Continues a managed front that is stopped when its own host ends: it has to close the child's input, and a stopped front never
+    /// would. The spare does this, since a guard in a pid namespace of its own may signal no process outside.
     fn wake_host(&self) {
         if let Host::Alive(_, handle) = &self.host {
             handle.send(Signal::CONT).ok();
         }
     }
 
-    /// The next one in line has been forked, and has its copies.
+    /// The next process of the pen has been forked, and has its copies.
     pub(crate) fn has_forked(&self) {
         if let Some(ready) = &self.ready {
             ready.let_go();
         }
     }
 
-    /// Lets go of what is the child's, now that it has its own copies, and gives back memory.
+    /// Closes what is the child's, now that the child has its own copies, and gives back memory.
     fn let_go(&self, stdin: bool) {
         self.inherited.close_all();
         // Without /dev/null the host's pipes stay open here until the pen ends, which is all.
@@ -98,9 +98,9 @@ impl Pen<'_> {
 
 /// How soon after the start front, spare and guard tidy up. Not at once: on a small machine they would take the
 /// processor from the child, which is what the host waits for.
-const SETTLING: Duration = Duration::from_millis(20);
+const SETTLE_DELAY: Duration = Duration::from_millis(20);
 
-/// Something to be tidied up once, a moment after the start.
+/// Clean-up that is due once, a moment after the start.
 #[derive(Debug)]
 pub(crate) struct Settling<'a> {
     pen: &'a Pen<'a>,
@@ -111,7 +111,7 @@ pub(crate) struct Settling<'a> {
 impl<'a> Settling<'a> {
     /// `stdin`: whether to let go of standard input, too.
     pub(crate) fn new(pen: &'a Pen<'a>, stdin: bool) -> Self {
-        Self { pen, stdin, due: Some(Instant::now() + SETTLING) }
+        Self { pen, stdin, due: Some(Instant::now() + SETTLE_DELAY) }
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
@@ -149,7 +149,7 @@ pub(crate) fn be_spare(pen: &Pen<'_>, relay: &Relay) -> u8 {
         Ok((spare, Side::Child)) => process::exit_now(be_guard(pen, relay, &spare, spare_pid)),
         Ok((_, Side::Parent(guard))) => guard,
         Err(error) => {
-            pen.voice.warn(format_args!("cannot start a guard: {error}{}; nothing was started", hint(&error)));
+            pen.log.warn(format_args!("cannot start a guard: {error}{}; nothing was started", hint(&error)));
             pen.tree().dissolve();
             pen.tell(&Event::Empty);
             return OWN_FAILURE;
@@ -162,12 +162,12 @@ pub(crate) fn be_spare(pen: &Pen<'_>, relay: &Relay) -> u8 {
     let waited = wait_for(guard, || {
         let signals = std::iter::once(pen.signals.as_fd());
         let all = signals.chain(beyond.iter().map(|handle| handle.as_fd())).map(|fd| (fd, Until::Readable));
-        let came = poll::wait(&all.collect::<Vec<_>>(), settling.timeout()).unwrap_or_default();
+        let fired = poll::wait(&all.collect::<Vec<_>>(), settling.timeout()).unwrap_or_default();
         settling.look();
         while matches!(pen.signals.next(), Ok(Some(_))) {}
-        if came.iter().skip(1).any(|came| *came) {
+        if fired.iter().skip(1).any(|fired| *fired) {
             pen.wake_host();
-            beyond = &[]; // it would be reported for ever
+            beyond = &[]; // the end of a process is reported for ever
         }
     });
     match waited {
@@ -204,11 +204,11 @@ fn leave_session() {
 pub(crate) enum Waited {
     /// It has seen its tree empty and ended with this code.
     Done(u8),
-    /// It was killed, or crashed: its tree is ours now.
+    /// It was killed, or crashed: the kernel has handed its tree to the caller.
     Killed,
 }
 
-/// Waits for the guard, or for the spare with the guard in it, to end. `pause` returns when there may be news.
+/// Waits until the guard, or the spare around it, has ended. `pause` returns when a child may have changed.
 pub(crate) fn wait_for(inner: Pid, mut pause: impl FnMut()) -> Waited {
     loop {
         match reap() {
@@ -228,17 +228,17 @@ pub(crate) fn wait_for(inner: Pid, mut pause: impl FnMut()) -> Waited {
 /// The guard, as a process of its own: forks the child and keeps its tree. Returns its exit code.
 fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd, spare_pid: Pid) -> u8 {
     process::set_name(NAME);
-    introduce(pen, relay);
+    announce_guard(pen, relay);
     let Started { child, mut gate, tree, outside } = match fork_child(pen, spare_pid) {
         Ok(started) => started,
         Err(error) => {
-            pen.voice.warn(format_args!("cannot start the child: {error}{}", hint(&error)));
+            pen.log.warn(format_args!("cannot start the child: {error}{}", hint(&error)));
             pen.tree().dissolve();
             pen.tell(&Event::Empty);
             return OWN_FAILURE;
         }
     };
-    pen.voice.note(format_args!("guard {} keeps child {child} with {}", getpid(), tree.tier()));
+    pen.log.note(format_args!("guard {} keeps child {child} with {}", getpid(), tree.tier()));
     // Only now: the child was forked inside the host's session and stays in it.
     leave_session();
     // If the child is gone already, its end tells.
@@ -273,12 +273,12 @@ fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd, spare_pid: Pid) -> u8 {
     for (pid, handle) in &pen.die_with {
         keeper = keeper.watch(Source::DieWith(*pid), handle.as_fd());
     }
-    keeper.keep_and(|| say_if_not_executed(pen, gate))
+    keeper.keep_and(|| report_exec_failure(pen, gate))
 }
 
-/// Says to the front who keeps the tree if the spare is killed. Before anything else: as long as the front has not heard it, and
-/// somebody has our end of the relay, it knows that a guard is on its way.
-fn introduce(pen: &Pen<'_>, relay: &Relay) {
+/// Sends the guard's pid to the front, which needs it if the spare is killed. This is the guard's first act: as long as the front has not
+/// got the pid, and the guard's end of the relay is open, the front knows that a guard is on its way.
+fn announce_guard(pen: &Pen<'_>, relay: &Relay) {
     let number = match pen.spec.isolation {
         Isolation::None => Some(getpid()),
         // In its own namespace every guard is the first.
@@ -294,7 +294,7 @@ struct Started<'a> {
     child: Pid,
     gate: UnixStream,
     tree: Tree<'a>,
-    /// What the rest of the machine knows us by, if we see other numbers.
+    /// The pids that the rest of the machine sees, if this process sees others.
     outside: Option<Event>,
 }
 
@@ -317,7 +317,7 @@ fn fork_child<'a>(pen: &'a Pen<'_>, spare: Pid) -> io::Result<Started<'a>> {
     let side = match into_group.map(process::fork_into) {
         Some(Ok(side)) => side,
         Some(Err(error)) => {
-            pen.voice.note(format_args!("no control group: {error}"));
+            pen.log.note(format_args!("no control group: {error}"));
             tree.dissolve();
             tree = Tree::new(Tier::Subreaper);
             process::fork()?
@@ -338,12 +338,12 @@ fn fork_child<'a>(pen: &'a Pen<'_>, spare: Pid) -> io::Result<Started<'a>> {
 
 /// A child that could not become its program has left the reason at the gate. By then it has ended, so there is
 /// nothing to wait for.
-fn say_if_not_executed(pen: &Pen<'_>, mut gate: UnixStream) {
+fn report_exec_failure(pen: &Pen<'_>, mut gate: UnixStream) {
     let mut errno = [0; 4];
     if gate.read_exact(&mut errno).is_ok() {
         let command = pen.spec.command.first().map_or("".as_ref(), |command| command.as_os_str());
         let why = child::explain(command, i32::from_ne_bytes(errno));
-        pen.voice.warn(&why);
+        pen.log.warn(&why);
         pen.tell(&Event::NotExecuted(why));
     }
 }

@@ -1,4 +1,4 @@
-//! Who started us, and whether they are still there.
+//! Finds the host process, and tells whether it still lives.
 
 use nostray_sys::Pidfd;
 use nostray_sys::descriptors::StdinKind;
@@ -18,7 +18,7 @@ pub(crate) enum Host {
 }
 
 impl Host {
-    /// Who it is, if it can be seen.
+    /// Its identity, if it can be seen.
     pub(crate) fn identity(&self) -> Option<Identity> {
         match self {
             Self::Alive(pid, _) => Identity::of(*pid),
@@ -27,8 +27,8 @@ impl Host {
     }
 }
 
-/// Finds the host. One that died before we could look has left us to a reaper, which must not be taken for it:
-/// it would never die, and the tree would stay for ever.
+/// Finds the host. If the host died before this look, the kernel has handed the front to a reaper. The reaper must not be taken for the
+/// host: it would never die, and the tree would stay for ever.
 pub(crate) fn find(stdin: StdinKind) -> Result<Host, Error> {
     let Some(pid) = getppid() else { return Ok(Host::Elsewhere) };
     let handle = match Pidfd::open(pid) {
@@ -42,20 +42,19 @@ pub(crate) fn find(stdin: StdinKind) -> Result<Host, Error> {
     Ok(Host::Alive(pid, handle))
 }
 
-/// The same for a host that has made the handle itself before it forked us: there is nobody to be confused with.
+/// The same for an opener that made the handle on itself before it forked the front: the handle cannot be on another process.
 pub(crate) fn unless_ended(handle: Pidfd) -> Result<Pidfd, Error> {
     if handle.has_ended().during("watch the host")? { Err(Error::HostGone) } else { Ok(handle) }
 }
 
 const NO_SUCH_PROCESS: i32 = 3;
 
-/// Whether `parent` got us from the kernel because the one who started us had died.
+/// Whether the kernel has handed this process to `parent` because the host had died.
 ///
-/// There is no call that tells, but traces do. A guard starts nobody but the child that it has marked. A process is in
-/// its parent's session unless it has made its own, so in a session that is neither ours nor our parent's, somebody else
-/// put us. In a session of our own, only a process that collects orphans is suspect, and only if we got a pipe for stdin
-/// (which init does not give) that it does not hold the other end of: an agent that runs as the first process of a
-/// container does.
+/// No system call tells, but traces do. A guard starts only the child that it has marked. A process is in its parent's session unless
+/// it has made its own, so a session that belongs neither to this process nor to its parent came from another parent. In a session of
+/// its own, only a parent that collects orphans is suspect, and only if stdin is a pipe (which init does not give) whose other end the
+/// parent does not hold: an agent that runs as the first process of a container holds it.
 fn was_handed_to(parent: Pid, stdin: StdinKind) -> bool {
     let is_named = |name: &str| Stat::of(parent).is_some_and(|stat| stat.name == name);
     let marked = mark::is_child_of_enclosing_pen();
@@ -64,7 +63,7 @@ fn was_handed_to(parent: Pid, stdin: StdinKind) -> bool {
     }
     let (Ok(ours), Ok(theirs)) = (session_of(None), session_of(Some(parent))) else { return false };
     if ours != Some(getpid()) {
-        // A guard whose mark was taken out of the environment is still who started us, as far as anybody can tell.
+        // A guard is the host even where its mark was taken out of the environment: no fact says otherwise.
         return ours != theirs && !is_named(guard::NAME);
     }
     let collects_orphans = parent == Pid::INIT || is_named("systemd");

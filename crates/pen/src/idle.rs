@@ -1,4 +1,4 @@
-//! Noticing that a tree does nothing: no byte read or written and no processor time used, by any of its
+//! Detects an idle tree: no byte read or written and no processor time used, by any of its
 //! processes. Sampled rarely, from outside; the data path is not touched.
 
 use std::hash::{DefaultHasher, Hash, Hasher};

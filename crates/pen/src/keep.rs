@@ -1,31 +1,30 @@
-//! Keeping a tree: waiting for a reason to end it, and then ending it. The guard does this from the start; spare
-//! and front do it when those inside of them have been killed.
+//! The event loop of the process that keeps a tree: it waits for a reason to end the tree, and then ends it. The guard runs it from the
+//! start; spare or front run it when the guard has been killed.
+
+mod job_control;
+mod readiness;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use nostray_sys::identity::Identity;
 use nostray_sys::poll::{self, Until};
-use nostray_sys::proc::{Stat, user_of};
 use nostray_sys::process::{Ended, News, Pid, Reaped, raise_priority, reap};
-use nostray_sys::secrets::describe;
 use nostray_sys::signal::{Arrived, Signal, is_ignored, send_to_own_child};
 
 use crate::Isolation;
 use crate::guard::{Pen, Settling};
 use crate::idle::{IdleWatch, Sample};
-use crate::killing::{Killing, Reaper, RoundOutcome};
-use crate::ready::{Notice, Readiness, Stream};
-use crate::relay::{Message, Next, Relay, Stops};
+use crate::killing::{Killing, Reaper, RoundOutcome, could_not_signal, does_not_die};
+use crate::ready::{Readiness, Stream};
+use crate::reason::Reason;
+use crate::relay::{Message, Relay, Stops};
 use crate::requests::{SPARE_GONE, asked, for_the_pen, ordered};
-use crate::tear_down::{Action, Reason, TearDown};
+use crate::tear_down::{Action, TearDown};
 use crate::tree::Tree;
 use crate::witness::Event;
-
-/// How soon a front that has not answered is told again to go on, at first and at most.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-
+use job_control::FIRST_PAUSE;
+use readiness::without_own;
 /// Something that is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -50,7 +49,7 @@ enum Child {
     Ended(Ended),
 }
 
-/// The one who keeps the tree.
+/// The process that keeps the tree.
 pub(crate) struct Keeper<'a> {
     pen: &'a Pen<'a>,
     relay: Option<&'a Relay>,
@@ -64,9 +63,9 @@ pub(crate) struct Keeper<'a> {
     stops: Stops,
     killing: Killing,
     ready: Option<Box<Readiness<'a>>>,
-    /// Somebody has asked for the end, and waits for it.
-    is_hurried: bool,
-    /// Nobody is left of the tree.
+    /// There is a reason to end, other than the end of the child itself.
+    end_requested: bool,
+    /// The tree is empty.
     is_empty: bool,
 }
 
@@ -84,8 +83,8 @@ impl<'a> Keeper<'a> {
             continue_front_at: None,
             stops: 0,
             killing: Killing::default(),
-            ready: pen.ready.as_deref().map(|means| Box::new(Readiness::new(means))),
-            is_hurried: false,
+            ready: pen.ready.as_deref().map(|detector| Box::new(Readiness::new(detector))),
+            end_requested: false,
             is_empty: false,
         }
     }
@@ -119,22 +118,14 @@ impl<'a> Keeper<'a> {
         self
     }
 
-    /// From now on it is awaited that the child is ready.
-    pub(crate) fn await_ready(mut self) -> Self {
-        if let Some(ready) = &mut self.ready {
-            ready.await_it(self.pen.spec.ready_timeout, Instant::now());
-        }
-        self
-    }
-
     /// Keeps the tree until it is empty, and returns the exit code.
     pub(crate) fn keep(self) -> u8 {
         self.keep_and(|| ())
     }
 
-    /// The same, with something to be said before the story ends.
-    pub(crate) fn keep_and(mut self, last_words: impl FnOnce()) -> u8 {
-        while self.look_after_children() {
+    /// The same, and calls `before_end` before the witness is told that the tree is empty.
+    pub(crate) fn keep_and(mut self, before_end: impl FnOnce()) -> u8 {
+        while self.reap_children() {
             self.act_on_time();
             if self.tear_down.is_killing() && !self.kill() {
                 break;
@@ -144,7 +135,7 @@ impl<'a> Keeper<'a> {
         self.is_empty = true;
         self.pass_on_the_rest();
         self.tree.dissolve();
-        last_words();
+        before_end();
         self.pen.tell(&Event::Empty);
         self.leave_no_front_stopped();
         match self.child {
@@ -160,9 +151,9 @@ impl<'a> Keeper<'a> {
         let ready = ready.map(|(stream, fd, until)| (Source::Ready(stream), fd, until));
         let watched: Vec<_> = self.watches.iter().copied().chain(ready).collect();
         let events: Vec<_> = watched.iter().map(|&(_, fd, until)| (fd, until)).collect();
-        let came = poll::wait(&events, timeout).unwrap_or_default();
+        let fired = poll::wait(&events, timeout).unwrap_or_default();
         let sources: Vec<_> =
-            watched.iter().zip(came).filter(|(_, came)| *came).map(|((source, ..), _)| *source).collect();
+            watched.iter().zip(fired).filter(|(_, fired)| *fired).map(|((source, ..), _)| *source).collect();
         for source in sources {
             // One event may have taken care of another.
             let is_watched = self.watches.iter().any(|(watched, ..)| *watched == source);
@@ -172,36 +163,15 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Nobody is left who writes, and the host gets all that was written. One that reads nothing is waited for as long as nobody
-    /// wants the pen to end, and then for as long as a child would be that was asked to.
-    fn pass_on_the_rest(&mut self) {
-        let mut since = Instant::now();
-        loop {
-            let Some(ready) = &mut self.ready else { return };
-            let mut has_moved = false;
-            if ready.pass_on_the_rest(&mut has_moved) {
-                return;
-            }
-            if has_moved {
-                since = Instant::now();
-            }
-            let until = self.is_hurried.then(|| since + self.pen.spec.graces.eof());
-            if until.is_some_and(|until| until <= Instant::now()) {
-                return;
-            }
-            self.wait_until(until);
-        }
-    }
-
-    /// Reaps whoever has ended. False when nobody is left.
-    fn look_after_children(&mut self) -> bool {
+    /// Reaps every child that has ended. False when the tree is empty.
+    fn reap_children(&mut self) -> bool {
         loop {
             match reap() {
-                Ok(Reaped::News(news)) => self.on_news(news),
+                Ok(Reaped::News(news)) => self.on_child_change(news),
                 Ok(Reaped::Quiet) => break,
                 Ok(Reaped::Nobody) => return false,
                 Err(error) => {
-                    self.pen.voice.warn(format_args!("cannot wait for the child: {error}"));
+                    self.pen.log.warn(format_args!("cannot wait for the child: {error}"));
                     return false;
                 }
             }
@@ -216,7 +186,7 @@ impl<'a> Keeper<'a> {
         true
     }
 
-    fn on_news(&mut self, news: News) {
+    fn on_child_change(&mut self, news: News) {
         if let (News::Ended(pid, how), Some(ready)) = (news, &mut self.ready) {
             ready.reaped(pid, how, Instant::now());
             self.on_noticed();
@@ -224,7 +194,7 @@ impl<'a> Keeper<'a> {
         let Child::Alive(child) = self.child else { return };
         match news {
             News::Ended(pid, how) if pid == child => {
-                self.pen.voice.note(format_args!("child {pid} {how}"));
+                self.pen.log.note(format_args!("child {pid} {how}"));
                 if let Some(next) = self.left_in_background(how) {
                     return self.adopt(next);
                 }
@@ -258,40 +228,10 @@ impl<'a> Keeper<'a> {
     }
 
     fn adopt(&mut self, child: Pid) {
-        self.pen.voice.note(format_args!("it forked into the background; {child} is the child from now on"));
+        self.pen.log.note(format_args!("it forked into the background; {child} is the child from now on"));
         self.child = Child::Alive(child);
         let is_known = self.pen.spec.isolation == Isolation::None;
         self.pen.tell(&Event::Forked { child: Identity::of(child).filter(|_| is_known) });
-    }
-
-    /// Lets a front go on that was stopped with the child. It may be just about to stop, and then misses it, so it is told again
-    /// after this time, and again, until it has answered: on a busy machine it may be long about it.
-    fn continue_front(&mut self, again: Duration) {
-        if let Some(relay) = self.relay {
-            relay.send(Message::Continued(self.stops));
-            self.continue_front_at = Some((Instant::now() + again, again));
-        }
-    }
-
-    /// A front that was stopped together with its child would never learn that it is all over; and a front that hears only now of the
-    /// stop must not follow it any more. If it is not known to run, wait for its answer: after us there is no process that could
-    /// continue it.
-    fn leave_no_front_stopped(&mut self) {
-        if self.stops == 0 && !matches!(self.child, Child::Unknown) {
-            return;
-        }
-        self.watches.retain(|(source, ..)| *source == Source::Relay);
-        self.continue_front(FIRST_PAUSE);
-        while let Some((at, _)) = self.continue_front_at.filter(|_| !self.watches.is_empty()) {
-            self.wait_until(Some(at));
-            self.continue_front_again();
-        }
-    }
-
-    fn continue_front_again(&mut self) {
-        if let Some((_, pause)) = self.continue_front_at.filter(|(at, _)| *at <= Instant::now()) {
-            self.continue_front((pause * 2).min(LONGEST_PAUSE));
-        }
     }
 
     fn on_event(&mut self, source: Source) {
@@ -320,43 +260,21 @@ impl<'a> Keeper<'a> {
             }
             Source::Stdin => self.because(Reason::StdinClosed),
             Source::Terminal => self.because(Reason::TerminalClosed),
-            Source::Host => self.when_somebody_died(Reason::HostGone),
-            Source::Front => self.when_somebody_died(Reason::FrontKilled),
-            Source::Spare => self.when_somebody_died(Reason::SpareKilled),
-            Source::DieWith(pid) => self.when_somebody_died(Reason::DieWithEnded(pid)),
+            Source::Host => self.on_process_ended(Reason::HostGone),
+            Source::Front => self.on_process_ended(Reason::FrontKilled),
+            Source::Spare => self.on_process_ended(Reason::SpareKilled),
+            Source::DieWith(pid) => self.on_process_ended(Reason::DieWithEnded(pid)),
         }
         // Each of these happens once and would be reported for ever.
         self.watches.retain(|(watched, ..)| *watched != source);
     }
 
-    /// False when no message will ever come again.
-    fn read_relay(&mut self) -> bool {
-        while let Some(relay) = self.relay {
-            match relay.next() {
-                // A shell continues the whole group, so the child goes on before we are told; if it has been stopped again
-                // since, that word was not for this stop. We may not have heard of that one yet.
-                Next::Message(Message::Signal(arrived, stops)) if arrived.signal == Signal::CONT => {
-                    self.look_after_children();
-                    if stops == self.stops {
-                        self.on_signal(arrived, true);
-                    }
-                }
-                Next::Message(Message::Signal(arrived, _)) => self.on_signal(arrived, true),
-                Next::Message(Message::Runs(stops)) if stops == self.stops => self.continue_front_at = None,
-                Next::Message(_) => {}
-                Next::Nothing => return true,
-                Next::Closed => break,
-            }
-        }
-        false
-    }
-
     /// A process closes its files before its end can be seen, so if it was the host, the end of the child's input
     /// has come by now; but perhaps after we looked.
-    fn when_somebody_died(&mut self, reason: Reason) {
+    fn on_process_ended(&mut self, reason: Reason) {
         let stdin: Vec<_> =
             self.watches.iter().filter(|w| w.0 == Source::Stdin).map(|&(_, fd, until)| (fd, until)).collect();
-        if poll::wait(&stdin, Some(Duration::ZERO)).is_ok_and(|came| came.contains(&true)) {
+        if poll::wait(&stdin, Some(Duration::ZERO)).is_ok_and(|fired| fired.contains(&true)) {
             self.on_event(Source::Stdin);
         }
         self.because(reason);
@@ -387,62 +305,18 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// What it has written before counts, for whoever is told of its end as well; after it, nothing does.
-    fn before_child_is_told_ended(&mut self) {
-        if let Some(ready) = &mut self.ready {
-            ready.pass_on();
-        }
-        self.look_once_more();
-        self.await_ready_no_more();
-    }
-
-    /// Whether it has become ready since the last look.
-    fn look_once_more(&mut self) {
-        if let Some(ready) = &mut self.ready {
-            ready.look_once_more(&self.tree);
-            self.on_noticed();
-        }
-    }
-
-    fn await_ready_no_more(&mut self) {
-        if let Some(ready) = &mut self.ready {
-            ready.await_no_more(Instant::now());
-        }
-    }
-
-    /// Acts on what the child says, and on what was found out about it.
-    fn on_noticed(&mut self) {
-        let notices = self.ready.as_mut().map(|ready| ready.noticed()).unwrap_or_default();
-        for notice in notices {
-            match notice {
-                Notice::Ready if self.ready.as_ref().is_some_and(|ready| ready.is_awaited()) => {
-                    self.await_ready_no_more();
-                    self.pen.voice.note("the child is ready");
-                    self.pen.tell(&Event::Ready);
-                }
-                Notice::Stopping if !self.tear_down.has_begun() => {
-                    self.pen.voice.note("the child says that it is stopping");
-                    self.pen.tell(&Event::SaysStopping);
-                }
-                Notice::Extend(time) => self.tear_down.extend(Instant::now() + time),
-                Notice::Status(text) => self.pen.tell(&Event::Status(text)),
-                Notice::Ready | Notice::Stopping => {}
-            }
-        }
-    }
-
     pub(crate) fn because(&mut self, reason: Reason) {
-        self.is_hurried |= reason != Reason::ChildEnded;
+        self.end_requested |= reason != Reason::ChildEnded;
         if self.is_empty {
             return;
         }
         match &reason {
             Reason::Idle(_) | Reason::GuardKilled | Reason::ReadyTimeout { .. } => {
-                self.pen.voice.warn(format_args!("{reason}; ending the tree"));
+                self.pen.log.warn(format_args!("{reason}; ending the tree"));
             }
             // The first reason is why it ends; that the child then did is not another one.
             Reason::ChildEnded if self.tear_down.has_begun() => {}
-            _ => self.pen.voice.note(format_args!("{reason}")),
+            _ => self.pen.log.note(format_args!("{reason}")),
         }
         let begins = !self.tear_down.has_begun();
         if begins {
@@ -460,17 +334,17 @@ impl<'a> Keeper<'a> {
         match action {
             None => {}
             Some(Action::Deliver(signal)) => {
-                self.pen.voice.note(format_args!("{signal} to the child"));
+                self.pen.log.note(format_args!("{signal} to the child"));
                 self.deliver(signal);
                 self.deliver(Signal::CONT);
             }
             Some(Action::Terminate) => {
-                self.pen.voice.note("SIGTERM to the whole tree");
+                self.pen.log.note("SIGTERM to the whole tree");
                 raise_priority();
                 self.tree.terminate();
             }
             Some(Action::Kill) => {
-                self.pen.voice.note("SIGKILL to the whole tree");
+                self.pen.log.note("SIGKILL to the whole tree");
                 self.pen.tell(&Event::Killing(self.tree.members().len()));
                 raise_priority();
                 self.killing.begin(&self.tree, Instant::now());
@@ -508,17 +382,7 @@ impl<'a> Keeper<'a> {
         self.look_whether_ready();
     }
 
-    fn look_whether_ready(&mut self) {
-        let (Some(ready), now) = (&mut self.ready, Instant::now()) else { return };
-        ready.look(&self.pen.plan, &self.tree, now);
-        self.on_noticed();
-        if self.ready.as_ref().is_some_and(|ready| ready.is_overdue(now)) {
-            let after = self.pen.spec.ready_timeout.unwrap_or_default();
-            self.because(Reason::ReadyTimeout { after, missing: self.pen.spec.ready.to_string() });
-        }
-    }
-
-    /// Kills whoever is left. False when there is nothing more that could be done.
+    /// Kills what is left of the tree. False when only processes are left that may not be signalled.
     fn kill(&mut self) -> bool {
         let mut killing = std::mem::take(&mut self.killing);
         let round = killing.round(self);
@@ -527,12 +391,12 @@ impl<'a> Keeper<'a> {
             RoundOutcome::Nothing => {}
             RoundOutcome::Slow => {
                 for stat in self.tree.members() {
-                    self.pen.voice.warn(does_not_die(&stat));
+                    self.pen.log.warn(does_not_die(&stat));
                 }
             }
             RoundOutcome::Refused(refused) => {
                 for refused in &refused {
-                    self.pen.voice.warn(could_not_signal(refused.pid));
+                    self.pen.log.warn(could_not_signal(refused.pid));
                 }
                 self.pen.tell(&Event::Refused(refused));
                 return false;
@@ -542,34 +406,12 @@ impl<'a> Keeper<'a> {
     }
 }
 
-/// Members of the tree, without what nostray has started in it to find out whether the child is ready.
-fn without_own(members: Vec<Stat>, ready: Option<&Readiness<'_>>) -> Vec<Stat> {
-    match ready {
-        Some(ready) => ready.without_own(members),
-        None => members,
-    }
-}
-
 impl<'a> Reaper<'a> for Keeper<'a> {
     fn tree(&mut self) -> &mut Tree<'a> {
         &mut self.tree
     }
 
     fn reap(&mut self) -> bool {
-        self.look_after_children()
+        self.reap_children()
     }
-}
-
-pub(crate) fn could_not_signal(pid: Pid) -> String {
-    let user = user_of(pid).map_or_else(String::new, |uid| format!(" of user {uid}"));
-    format!(
-        "process {pid}{user} ({}) may not be signalled by this user and was left running; \
-         end it as its owner, or with sudo",
-        describe(pid)
-    )
-}
-
-pub(crate) fn does_not_die(stat: &Stat) -> String {
-    let why = if stat.is_uninterruptible() { ", it waits for a device or a network file system" } else { "" };
-    format!("process {} ({}) was killed and has not ended yet{why}; waiting", stat.pid, describe(stat.pid))
 }

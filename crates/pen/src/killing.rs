@@ -1,28 +1,31 @@
-//! Killing whoever is left of a tree, in rounds, as fast as a tree may fork. Whoever keeps a tree does it, and whoever has opened
-//! a pen when all who kept it are gone.
+//! Kills what is left of a tree, in rounds, since a tree may fork as fast as it is killed. The keeper of a tree does it, and the opener
+//! of a pen when all its keepers are dead.
 
 use std::time::{Duration, Instant};
 
 use nostray_sys::identity::Identity;
+use nostray_sys::proc::{Stat, user_of};
+use nostray_sys::process::Pid;
+use nostray_sys::secrets::describe;
 
 use crate::tree::{Round, Tree};
 
 /// How soon after a round of killing the next one may follow, at first and at most. The end of each process is
 /// an event of its own; this is only for those that were born meanwhile.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// How often in a row to kill our own children before looking for others.
-const BURST: usize = 20;
+const MAX_BURST: usize = 20;
 /// Rounds in which nothing was left but what may not be signalled, before it is given up.
-const REFUSALS: u32 = 3;
-/// How long killed processes may take to die before a person is told.
-const SLOW_DEATH: Duration = Duration::from_secs(5);
+const MAX_REFUSED_ROUNDS: u32 = 3;
+/// How long killed processes may take to end before the user is told.
+const SLOW_DEATH_WARNING: Duration = Duration::from_secs(5);
 
 /// The tree's subreaper.
 pub(crate) trait Reaper<'a> {
     fn tree(&mut self) -> &mut Tree<'a>;
 
-    /// Reaps whoever has ended. False when nobody is left.
+    /// Reaps every process that has ended. False when the tree is empty.
     fn reap(&mut self) -> bool;
 }
 
@@ -45,9 +48,9 @@ impl Default for Killing {
 /// What came of a round.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RoundOutcome {
-    /// Nothing that anybody should know. Perhaps nobody is left.
+    /// Nothing to report. Perhaps the tree is empty.
     Nothing,
-    /// Somebody takes long to die. Said once.
+    /// A killed process takes long to end. Reported once.
     Slow,
     /// Only these are left, and they may not be signalled.
     Refused(Vec<Identity>),
@@ -58,7 +61,7 @@ impl Killing {
     pub(crate) fn begin(&mut self, tree: &Tree<'_>, now: Instant) {
         // What is killed in one step needs a moment before it makes sense to look for the rest.
         self.next = Some(now + if tree.is_killed_at_once() { FIRST_PAUSE } else { Duration::ZERO });
-        self.slow_at = Some(now + SLOW_DEATH);
+        self.slow_at = Some(now + SLOW_DEATH_WARNING);
     }
 
     /// When the next round is due, once it has begun.
@@ -66,13 +69,13 @@ impl Killing {
         self.next
     }
 
-    /// Kills whoever is left.
+    /// Kills every process that is left.
     pub(crate) fn round<'a>(&mut self, reaper: &mut dyn Reaper<'a>) -> RoundOutcome {
         if !std::mem::replace(&mut self.at_once, true) && reaper.tree().kill_at_once() {
             return RoundOutcome::Nothing;
         }
-        // Kill, reap, and kill what was handed to us by those who died, as long as that goes on.
-        for _ in 0..BURST {
+        // Kill, reap, and kill the children that the dead have left to this process, as long as there are any.
+        for _ in 0..MAX_BURST {
             if reaper.tree().kill_children() == 0 || !reaper.reap() {
                 break;
             }
@@ -84,11 +87,15 @@ impl Killing {
         let round = reaper.tree().kill_round();
         // Reaping comes first: a look at thousands takes long, and what has ended makes it longer.
         self.next = Some(Instant::now() + self.pause.max(2 * now.elapsed()));
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.pause = (self.pause * 2).min(MAX_PAUSE);
         match round {
             Round::OnlyRefused(refused) => {
                 self.refusals += 1;
-                if self.refusals >= REFUSALS { RoundOutcome::Refused(refused) } else { RoundOutcome::Nothing }
+                if self.refusals >= MAX_REFUSED_ROUNDS {
+                    RoundOutcome::Refused(refused)
+                } else {
+                    RoundOutcome::Nothing
+                }
             }
             Round::Killed if self.slow_at.is_some_and(|at| at <= now) => {
                 self.slow_at = None;
@@ -97,4 +104,18 @@ impl Killing {
             Round::Killed => RoundOutcome::Nothing,
         }
     }
+}
+
+pub(crate) fn could_not_signal(pid: Pid) -> String {
+    let user = user_of(pid).map_or_else(String::new, |uid| format!(" of user {uid}"));
+    format!(
+        "process {pid}{user} ({}) may not be signalled by this user and was left running; \
+         end it as its owner, or with sudo",
+        describe(pid)
+    )
+}
+
+pub(crate) fn does_not_die(stat: &Stat) -> String {
+    let why = if stat.is_uninterruptible() { ", it waits for a device or a network file system" } else { "" };
+    format!("process {} ({}) was killed and has not ended yet{why}; waiting", stat.pid, describe(stat.pid))
 }

@@ -19,15 +19,17 @@ mod host;
 mod idle;
 mod keep;
 mod killing;
+mod log;
 mod mark;
 mod opener;
 mod rate;
 mod ready;
+mod reason;
 mod relay;
 mod requests;
 mod tear_down;
 mod tree;
-mod voice;
+
 mod witness;
 
 use std::ffi::OsString;
@@ -42,8 +44,8 @@ pub use mark::{MARK, PenId, bears_limit, is_certainly_of_no_such_pen, is_marked}
 pub use opener::{OpenPen, PenOpener, ReapOutcome, Remains, Streams};
 pub use rate::Rate;
 pub use ready::{Pattern, Port, Ready};
+pub use reason::{Ask, Order, Reason};
 pub use requests::Request;
-pub use tear_down::{Ask, Order, Reason};
 pub use witness::{Event, Nobody, Objection, Opening, Witness};
 
 /// Exit code for nostray's own failures.
@@ -131,7 +133,7 @@ pub enum Error {
     /// The log file cannot be written.
     #[error("cannot open the log file {path}: {error}; name another one or leave --log-file out", path = path.display())]
     LogFile {
-        /// As given.
+        /// As the user gave it.
         path: PathBuf,
         /// What the system said.
         error: std::io::Error,
@@ -147,7 +149,7 @@ pub enum Error {
         /// What there must be.
         needed: u64,
     },
-    /// Whoever keeps records must not have it.
+    /// The witness refused it.
     #[error("{0}; nothing was started")]
     Refused(String),
     /// The command cannot be passed on.
@@ -192,7 +194,7 @@ impl<T> During<T> for std::io::Result<T> {
 
 /// Runs the command in a pen, and returns the exit code to end with once nothing of its tree is left.
 ///
-/// `witness` is told what happens, wherever it happens.
+/// `witness` is told what happens, in the process in which it happens.
 ///
 /// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else**: it becomes the front, and its descriptors, signal
 /// mask and children are the pen's from here on.
@@ -212,12 +214,12 @@ pub fn give_order(keeper: &nostray_sys::Pidfd, order: Order) -> std::io::Result<
     send(keeper, order, Takes::Queued)
 }
 
-/// As what the keepers of a pen take requests.
+/// The form in which the keepers of a pen take requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
     /// Queued signals: each request arrives, in order.
     Queued,
-    /// SIGTERM alone, as older versions do, which would hand a queued signal to the child. Of two that wait, the second one is lost.
+    /// SIGTERM alone, as older versions do, which would hand a queued signal to the child. Of two that are pending, the second is lost.
     Terms,
 }
 

@@ -1,9 +1,10 @@
-//! By what a process is known to be of a pen, when all who kept that were killed: one variable in its environment, and one limit.
+//! The mark by which a process is known to be of a pen when front, spare and guard were all killed: one variable in its environment, and
+//! one limit.
 //!
 //! The variable says which pens a process was started in. A program may change or clear its environment, so there is a limit, too: that
 //! on the time of real-time threads, lowered from *unlimited* to a number of some hundred thousand years, whose lower bits are the pen's
-//! name. The kernel hands it down over fork and execve, and a process without privileges cannot raise it. So who bears it was started in
-//! the pen, whatever became of its environment, and a process without such a limit was not. It is evidence, like the variable: a limit
+//! name. The kernel hands it down over fork and execve, and a process without privileges cannot raise it. So a process that bears it was
+//! started in the pen, whatever became of its environment, and a process without such a limit was not. It is evidence, like the variable: a limit
 //! can be copied.
 
 use std::ffi::{OsStr, OsString};
@@ -18,9 +19,9 @@ use nostray_sys::process::{self, Pid, getpid};
 pub const MARK: &str = "NOSTRAY_PEN";
 
 /// What the names of control groups begin with.
-const GROUP: &str = "nostray-";
+const GROUP_PREFIX: &str = "nostray-";
 
-const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+const ID_ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// Names one pen: short, typeable, without letters that are taken for digits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -31,7 +32,7 @@ impl PenId {
     #[must_use]
     pub fn new() -> Self {
         let random = nostray_sys::process::random();
-        Self((0..8).map(|i| char::from(LETTERS[(random >> (5 * i)) as usize % 32])).collect())
+        Self((0..8).map(|i| char::from(ID_ALPHABET[(random >> (5 * i)) as usize % 32])).collect())
     }
 }
 
@@ -44,13 +45,13 @@ impl PenId {
 
     /// The name of its control group.
     pub(crate) fn group(&self) -> String {
-        format!("{GROUP}{self}")
+        format!("{GROUP_PREFIX}{self}")
     }
 
     /// The name of the pen whose control group has this name, if the name has our form.
     #[must_use]
     pub fn of_group(name: &str) -> Option<&str> {
-        let id = name.strip_prefix(GROUP)?;
+        let id = name.strip_prefix(GROUP_PREFIX)?;
         let (first, number) = id.split_once('.').unwrap_or((id, "0"));
         (first.parse::<Self>().is_ok() && number.parse::<u64>().is_ok()).then_some(id)
     }
@@ -73,7 +74,7 @@ impl FromStr for PenId {
 
     /// A name as [`PenId::new`] makes them.
     fn from_str(text: &str) -> Result<Self, String> {
-        let is_one = text.len() == 8 && text.bytes().all(|byte| LETTERS.contains(&byte));
+        let is_one = text.len() == 8 && text.bytes().all(|byte| ID_ALPHABET.contains(&byte));
         if is_one { Ok(Self(text.to_owned())) } else { Err(format!("'{text}' is not the name of a pen")) }
     }
 }
@@ -84,8 +85,7 @@ impl fmt::Display for PenId {
     }
 }
 
-/// In the child: what its mark is to be. A pen inside a pen bears both names, the outer one first, each with
-/// the number of its child.
+/// In the child: the value of its mark. A pen inside a pen bears both names, the outer one first, each with the pid of its child.
 pub(crate) fn for_child(id: &PenId) -> OsString {
     let mut mark = std::env::var_os(MARK).unwrap_or_default();
     if !mark.is_empty() {
@@ -128,8 +128,8 @@ pub(crate) fn take_limit(id: &PenId) -> io::Result<()> {
 }
 
 /// Numbers in this range are limits of ours. A pen inside a pen has a lower one, by a step.
-const OURS: std::ops::Range<u64> = 1 << 62..1 << 63;
-const STEP: u64 = 1 << 52;
+const MARK_LIMITS: std::ops::Range<u64> = 1 << 62..1 << 63;
+const NESTING_STEP: u64 = 1 << 52;
 
 /// What a limit says.
 #[derive(Debug, PartialEq, Eq)]
@@ -145,22 +145,22 @@ enum Limit {
 impl Limit {
     fn of(limit: u64) -> Self {
         match limit {
-            limit if OURS.contains(&limit) => Self::Of(limit % STEP),
-            limit if limit < OURS.start => Self::Lower,
+            limit if MARK_LIMITS.contains(&limit) => Self::Of(limit % NESTING_STEP),
+            limit if limit < MARK_LIMITS.start => Self::Lower,
             _ => Self::None,
         }
     }
 }
 
 fn limit_for(name: u64, current: u64) -> Option<u64> {
-    let limit = (current.min(OURS.end) / STEP).checked_sub(1)? * STEP + name;
-    OURS.contains(&limit).then_some(limit)
+    let limit = (current.min(MARK_LIMITS.end) / NESTING_STEP).checked_sub(1)? * NESTING_STEP + name;
+    MARK_LIMITS.contains(&limit).then_some(limit)
 }
 
 /// The forty bits of a name, and twelve of the number in its series.
 fn name_bits(id: &str) -> u64 {
     let (first, number) = id.split_once('.').unwrap_or((id, "0"));
-    let letter = |byte: u8| LETTERS.iter().position(|letter| *letter == byte).unwrap_or(0) as u64;
+    let letter = |byte: u8| ID_ALPHABET.iter().position(|letter| *letter == byte).unwrap_or(0) as u64;
     let name = first.bytes().take(8).fold(0, |bits, byte| bits << 5 | letter(byte));
     (number.parse::<u64>().unwrap_or(0) % (1 << 12)) << 40 | name
 }
@@ -171,8 +171,8 @@ pub(crate) fn is_marked_in(environment: &[u8], id: &str) -> bool {
     mark.split(|&b| b == b'/').any(|part| part.split(|&b| b == b'@').next() == Some(id.as_bytes()))
 }
 
-/// Whether this process is the child of the pen around it, and not some process further down that may have been handed
-/// to that pen's guard when its own parent died. `None` if there is no pen around it.
+/// Whether this process is the child of the enclosing pen, and not a descendant that may have been handed to that pen's guard when its
+/// own parent died. `None` without an enclosing pen.
 pub(crate) fn is_child_of_enclosing_pen() -> Option<bool> {
     std::env::var_os(MARK).map(|mark| names_as_child(&mark, getpid()))
 }

@@ -5,14 +5,14 @@
 //! host ── opener ── front ── spare ── guard ── child ── ...
 //! ```
 
+mod open_pen;
+mod remains;
+
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
-use std::time::{Duration, Instant};
 
 use nostray_sys::Pidfd;
-use nostray_sys::cgroup::Cgroup;
 use nostray_sys::descriptors::{self, StdinKind, write_to_stderr_at_once};
 use nostray_sys::identity::Identity;
 use nostray_sys::proc::{StartTime, Stat};
@@ -20,34 +20,24 @@ use nostray_sys::process::{self, Ended, News, Pid, Reaped, Side, getpid};
 use nostray_sys::signal::{Arrived, Signal, SignalFd, is_ignored, send_to_own_child};
 use nostray_sys::stream::{Pipe, do_not_wait};
 
-use crate::front::{self, Given, OpenedBy, signals_to_watch, stop_unless, watch_all};
+use crate::front::{self, HostSetup, OpenedBy, signals_to_watch, stop_unless, watch_all};
 use crate::host::{self, Host};
-use crate::killing::{Killing, Reaper, RoundOutcome};
 use crate::tree::{Strangers, Tier, Tree};
-use crate::{Ask, During, Error, OWN_FAILURE, PenId, Spec, Witness, guard, keep, requests};
+use crate::{Ask, During, Error, OWN_FAILURE, PenId, Spec, Witness, guard, requests};
+pub use open_pen::OpenPen;
+pub use remains::Remains;
 
-/// Such a process.
+/// A process that opens pens.
 #[derive(Debug)]
 pub struct PenOpener {
-    given: Given,
+    setup: HostSetup,
     host: Host,
     die_with: Vec<(u32, Pidfd)>,
     signals: SignalFd,
     own: Pid,
     strangers: Option<Strangers>,
-    /// Children of our own that are of no pen: who looks for what others have left, and who was given up.
+    /// Children of this process that are of no pen: sweepers, and processes that could not be ended.
     others: HashSet<Identity>,
-}
-
-/// A pen that was opened.
-#[derive(Debug)]
-pub struct OpenPen {
-    /// Its name.
-    pub id: PenId,
-    front: Option<Pidfd>,
-    /// Until it has been reaped.
-    pid: Option<Pid>,
-    since: Option<StartTime>,
 }
 
 /// Our ends of the child's streams. None of them waits.
@@ -65,8 +55,8 @@ impl Streams {
     }
 }
 
-/// So many files it opens at most, with those of the pen's front and the streams of its child, without what some options need.
-const FILES: u64 = 20;
+/// The most file descriptors that it opens, with those of the pen's front and the child's streams, without what some options need.
+const MAX_OPEN_FILES: u64 = 20;
 
 /// What has become of the processes below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,19 +67,19 @@ pub enum ReapOutcome {
     Stopped(Signal),
     /// Nothing of interest.
     Nothing,
-    /// Nobody is left: the tree is empty.
+    /// The tree is empty.
     Empty,
 }
 
 impl PenOpener {
     /// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else.**
     pub fn open(die_with: &[u32]) -> Result<Self, Error> {
-        let given = Given::take(FILES)?;
+        let setup = HostSetup::take(MAX_OPEN_FILES)?;
         Self::be_continued_by_kernel(true);
         let signals = SignalFd::new(&signals_to_watch()).during("watch for signals")?;
-        let host = host::find(given.stdin)?;
+        let host = host::find(setup.stdin)?;
         let die_with = watch_all(die_with)?;
-        Ok(Self { given, host, die_with, signals, own: getpid(), strangers: None, others: HashSet::new() })
+        Ok(Self { setup, host, die_with, signals, own: getpid(), strangers: None, others: HashSet::new() })
     }
 
     /// Whether the kernel is to continue this process when its host ends. While a pen is open, the spare does that, and a SIGCONT by the
@@ -98,20 +88,21 @@ impl PenOpener {
         process::be_continued_when_parent_ends(yes);
     }
 
-    /// From now on whoever is left of a pen is handed to us. Before the first pen is opened; whom we had before is no part of it.
+    /// From now on the kernel hands what is left of a pen to this process. To be called before the first pen is opened; children from
+    /// before are no part of any pen.
     pub fn adopt_orphans(&mut self) -> io::Result<()> {
         process::become_subreaper()?;
         self.strangers = Strangers::of_this_process(PenId::new());
         Ok(())
     }
 
-    /// Who started us, if that can be seen.
+    /// The host, if it can be seen.
     #[must_use]
     pub fn host(&self) -> Option<Identity> {
         self.host.identity()
     }
 
-    /// What becomes readable when it is over: the host has ended, or a process that the user has named.
+    /// File descriptors that become readable when the host, or a process named by `--die-with`, has ended.
     pub fn ends(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.handles().map(AsFd::as_fd)
     }
@@ -127,7 +118,7 @@ impl PenOpener {
     /// Whether the end of standard input is the host's word.
     #[must_use]
     pub fn stdin_tells(&self) -> bool {
-        matches!(self.given.stdin, StdinKind::Pipe(_) | StdinKind::Socket(_))
+        matches!(self.setup.stdin, StdinKind::Pipe(_) | StdinKind::Socket(_))
     }
 
     /// Readable when a signal has come.
@@ -136,7 +127,7 @@ impl PenOpener {
         self.signals.as_fd()
     }
 
-    /// The next signal that is for the child or for us. What only says that a child has news is not.
+    /// The next signal for the child or for this process, SIGCHLD left out.
     #[must_use]
     pub fn next_signal(&self) -> Option<Arrived> {
         while let Ok(Some(arrived)) = self.signals.next() {
@@ -151,7 +142,7 @@ impl PenOpener {
         None
     }
 
-    /// Whether somebody has pressed a key for it: the child, if there is one, has got it as well, and decides by itself.
+    /// Whether a key on the terminal has sent it: the child, if there is one, has got it as well, and decides by itself.
     #[must_use]
     pub fn is_key(arrived: Arrived) -> bool {
         arrived.from_kernel && matches!(arrived.signal, Signal::INT | Signal::QUIT | Signal::TSTP)
@@ -164,7 +155,7 @@ impl PenOpener {
             && !is_ignored(arrived.signal)
     }
 
-    /// Whether somebody asks for the end of the pen.
+    /// The request that a signal carries.
     #[must_use]
     pub fn asks(arrived: Arrived) -> Option<Ask> {
         requests::asked(arrived)
@@ -186,7 +177,7 @@ impl PenOpener {
         Self::be_continued_by_kernel(false);
         // What has come meanwhile waits for the pen.
         drop((self.signals, self.host, self.die_with));
-        front::open(spec, id, self.given, None, witness)
+        front::open(spec, id, self.setup, None, witness)
     }
 
     /// Opens a pen. Nothing may be left of the one before. None of its processes has what is `not_for_it`.
@@ -218,7 +209,7 @@ impl PenOpener {
                 not_for_it.iter().copied().for_each(descriptors::close_for_good);
                 process::exit_now(self.be_front(spec, id, handle, theirs, witness));
             }
-            // Somebody lives from here on, and must not be forgotten because something fails.
+            // The front lives from here on, so nothing may fail any more: it would be forgotten.
             Side::Parent(pid) => {
                 Self::be_continued_by_kernel(false);
                 // The next handle gets the place of this one.
@@ -241,14 +232,14 @@ impl PenOpener {
         process::set_name(guard::FRONT_NAME);
         process::set_title(format_args!("{} {id}", guard::FRONT_NAME));
         let [stdin, stdout, stderr] = &streams;
-        let mut given = self.given.clone();
+        let mut setup = self.setup.clone();
         let opened =
             descriptors::become_stdio(stdin, stdout, stderr).during("set up the child's streams").and_then(|()| {
-                // Whoever held these would keep the end of the child's output from being seen.
+                // A copy here would hide the end of the child's output.
                 drop(streams);
-                given.stdin = descriptors::stdin_kind();
+                setup.stdin = descriptors::stdin_kind();
                 let opener = OpenedBy { handle, pid: self.own, ends: self.handles().collect() };
-                front::open(spec, id, given, Some(opener), witness)
+                front::open(spec, id, setup, Some(opener), witness)
             });
         opened.unwrap_or_else(|error| {
             write_to_stderr_at_once(&format!("nostray: {error}\n"));
@@ -261,12 +252,12 @@ impl PenOpener {
         self.others.extend(Identity::of(pid));
     }
 
-    /// These are left of a pen and cannot be ended. From now on they are nobody's.
+    /// These are left of a pen and cannot be ended. From now on they are of no pen.
     pub fn abandon(&mut self, those: &[Identity]) {
         self.others.extend(those);
     }
 
-    /// Looks after those who have ended.
+    /// Reaps children that have ended, and tells what that means for the pen.
     pub fn reap(&mut self, open_pen: &mut OpenPen) -> ReapOutcome {
         loop {
             match process::reap() {
@@ -276,14 +267,14 @@ impl PenOpener {
                         return ReapOutcome::Front(how);
                     }
                 }
-                // One who is stopped cannot take part; unless it stopped itself, as its child was.
+                // A stopped front guards nothing, so it is continued; unless it stopped itself with its child.
                 Ok(Reaped::News(News::Stopped(pid, Signal::STOP))) if Some(pid) == open_pen.pid => {
                     open_pen.go_on();
                 }
                 Ok(Reaped::News(News::Stopped(pid, by))) if Some(pid) == open_pen.pid => {
                     return ReapOutcome::Stopped(by);
                 }
-                // One of those whom the front would have continued.
+                // A spare or guard that has lost its front, which would have continued it.
                 Ok(Reaped::News(News::Stopped(pid, Signal::STOP))) if open_pen.pid.is_none() => {
                     if Stat::of(pid).is_some_and(|stat| guard::is_keeper(&stat.name)) {
                         send_to_own_child(pid, Signal::CONT).ok();
@@ -299,7 +290,7 @@ impl PenOpener {
         }
     }
 
-    /// The same while there is no pen: somebody from before may have ended, or whoever looks for what others have left.
+    /// The same while there is no pen: an unrelated child or a sweeper may have ended.
     pub fn reap_others(&mut self) {
         while let Ok(Reaped::News(news)) = process::reap() {
             if let News::Ended(pid, _) = news {
@@ -308,159 +299,17 @@ impl PenOpener {
         }
     }
 
-    /// Whether all our children are such as are of no pen. The kernel's list of them is the proof.
+    /// Whether all children of this process are of no pen. The kernel's list of them is the proof.
     fn has_only_others(&self, open_pen: &OpenPen) -> bool {
         open_pen.pid.is_none() && self.tree(open_pen).has_only_strangers()
     }
 
-    /// What the pen has left when all who kept it were killed: it has been handed to us.
+    /// What is left of the pen when all its keepers were killed: the kernel has handed it to this process.
     fn tree(&self, open_pen: &OpenPen) -> Tree<'static> {
         let since = open_pen.since.unwrap_or(StartTime(0));
         let strangers = self.strangers.as_ref().map(|known| known.for_pen(open_pen.id.clone(), since));
         let mut tree = Tree::new(Tier::Subreaper).without(strangers);
         tree.spare(&self.others);
         tree
-    }
-
-    /// Begins to end what is left of a pen that nobody keeps any more: SIGTERM to everybody, and SIGKILL after a grace.
-    #[must_use]
-    pub fn end_remains(&self, open_pen: &OpenPen, grace: Duration, group: Option<&Path>) -> Remains {
-        let mut tree = self.tree(open_pen);
-        tree.terminate();
-        let group = group.and_then(|path| Cgroup::open(path).ok());
-        Remains { tree, group, stage: Stage::Asked { until: Instant::now() + grace } }
-    }
-}
-
-impl OpenPen {
-    /// Readable when the pen's front has ended, which is our own child. Without a handle its end is a signal like any other.
-    #[must_use]
-    pub fn front(&self) -> Option<BorrowedFd<'_>> {
-        self.front.as_ref().filter(|_| self.pid.is_some()).map(AsFd::as_fd)
-    }
-
-    /// Hands a signal of the host's on to the pen. False if that is not possible: its front has ended, or the user has no room for
-    /// another queued signal.
-    pub fn hand_on(&self, arrived: Arrived) -> bool {
-        self.front
-            .as_ref()
-            .is_some_and(|front| front.send_with(Signal::queued(), requests::handed_on(arrived)).is_ok())
-    }
-
-    /// Stops this process as the pen's front was, until it is continued: by the shell, or by that front.
-    pub fn stop_with_it(&self, by: Signal) {
-        let is_stopped = || self.pid.and_then(Stat::of).is_some_and(|stat| stat.is_stopped());
-        stop_unless(by, || !is_stopped());
-    }
-
-    /// Whether a signal is the word of the pen's front that we need not be stopped any more.
-    #[must_use]
-    pub fn wakes_us(&self, arrived: Arrived) -> bool {
-        arrived.signal == Signal::CONT && arrived.sender.is_some() && arrived.sender == self.pid
-    }
-
-    /// Lets the pen's front go on, if it was stopped.
-    pub fn go_on(&self) {
-        if let Some(pid) = self.pid {
-            send_to_own_child(pid, Signal::CONT).ok();
-        }
-    }
-
-    /// Asks the pen's front to end the pen. False if nobody is there to be asked.
-    pub fn ask(&self, ask: Ask) -> bool {
-        self.front.as_ref().is_some_and(|front| crate::ask(front, ask).is_ok())
-    }
-}
-
-/// What is left of a pen whose every keeper was killed, and how far its end has come.
-#[derive(Debug)]
-pub struct Remains {
-    tree: Tree<'static>,
-    group: Option<Cgroup>,
-    stage: Stage,
-}
-
-#[derive(Debug)]
-enum Stage {
-    Asked { until: Instant },
-    Killing(Killing),
-}
-
-impl Remains {
-    /// When there is more to be done, unless they end before.
-    #[must_use]
-    pub fn deadline(&self) -> Option<Instant> {
-        match &self.stage {
-            Stage::Asked { until } => Some(*until),
-            Stage::Killing(killing) => killing.next(),
-        }
-    }
-
-    /// No more patience.
-    pub fn hurry(&mut self) {
-        if let Stage::Asked { until } = &mut self.stage {
-            *until = Instant::now();
-        }
-    }
-
-    /// Does what is due. Those who are left and may not be signalled are named, and left alone from then on.
-    pub fn go_on(&mut self, opener: &mut PenOpener) -> Vec<Identity> {
-        let now = Instant::now();
-        if matches!(self.stage, Stage::Asked { until } if until <= now) {
-            if let Some(group) = &self.group {
-                group.kill().ok();
-            }
-            let mut killing = Killing::default();
-            killing.begin(&self.tree, now);
-            self.stage = Stage::Killing(killing);
-        }
-        let Stage::Killing(killing) = &mut self.stage else { return Vec::new() };
-        self.tree.spare(&opener.others);
-        match killing.round(&mut Dying { tree: &mut self.tree, opener }) {
-            RoundOutcome::Nothing => {}
-            RoundOutcome::Slow => {
-                for stat in self.tree.members() {
-                    write_to_stderr_at_once(&format!("nostray: {}\n", keep::does_not_die(&stat)));
-                }
-            }
-            RoundOutcome::Refused(refused) => {
-                for refused in &refused {
-                    write_to_stderr_at_once(&format!("nostray: {}\n", keep::could_not_signal(refused.pid)));
-                }
-                opener.abandon(&refused);
-                return refused;
-            }
-        }
-        Vec::new()
-    }
-
-    /// Once nobody is left: gives back what held them.
-    pub fn dissolve(&self) {
-        if let Some(group) = &self.group {
-            group.remove();
-        }
-    }
-}
-
-/// Those who are being killed, with the one who reaps them. Nobody of them is of interest any more.
-struct Dying<'a> {
-    tree: &'a mut Tree<'static>,
-    opener: &'a mut PenOpener,
-}
-
-impl Reaper<'static> for Dying<'_> {
-    fn tree(&mut self) -> &mut Tree<'static> {
-        self.tree
-    }
-
-    fn reap(&mut self) -> bool {
-        loop {
-            match process::reap() {
-                Ok(Reaped::News(News::Ended(pid, _))) => self.opener.others.retain(|other| other.pid != pid),
-                Ok(Reaped::News(_)) => {}
-                Ok(Reaped::Quiet) => return !self.tree.has_only_strangers(),
-                Ok(Reaped::Nobody) | Err(_) => return false,
-            }
-        }
     }
 }

@@ -1,10 +1,10 @@
-//! How often is too often.
+//! A limit on how often something may happen.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// So many times in so long.
+/// A number of times within a span of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     /// How many times.

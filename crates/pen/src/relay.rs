@@ -7,7 +7,7 @@ use nostray_sys::process::Pid;
 use nostray_sys::signal::{Arrived, Signal, send_to_self_on_input};
 use nostray_sys::stream::{Pipe, Sink, do_not_wait, read};
 
-/// How often the child has been stopped. By it the guard knows a word to go on that was meant for an earlier stop.
+/// How often the child has been stopped. By it the guard recognises a SIGCONT that was meant for an earlier stop.
 pub(crate) type Stops = i32;
 
 /// A message between front and guard.
@@ -18,11 +18,11 @@ pub(crate) enum Message {
     /// Guard to front: the child has been stopped by this signal; do as it does, so that the shell which waits
     /// for the front sees it.
     Stopped(Signal, Stops),
-    /// Guard to front: the child goes on after so many stops, or has ended, so never mind.
+    /// Guard to front: the child runs again after so many stops, or has ended, so the front must not stay stopped.
     Continued(Stops),
-    /// Front to guard: it has heard that, and runs.
+    /// Front to guard: the front has read `Continued`, and runs.
     Runs(Stops),
-    /// Guard to front, its first word: this is its number.
+    /// Guard to front, its first message: the guard's pid.
     Guard(Pid),
 }
 
@@ -33,7 +33,7 @@ impl Message {
         let raw = |pid: Option<Pid>| pid.map_or(0, |pid| pid.as_raw_nonzero().get());
         let numbers = match self {
             Self::Signal(a, stops) => {
-                // Nobody attaches a zero: it stands for nothing attached.
+                // No sender attaches a zero, so it stands for no value.
                 [1, a.signal.as_raw(), raw(a.sender), i32::from(a.from_kernel), a.value.unwrap_or(0), stops]
             }
             Self::Stopped(signal, stops) => [2, signal.as_raw(), 0, 0, 0, stops],
@@ -86,8 +86,8 @@ pub(crate) enum Next {
 pub(crate) struct Relay {
     messages: OwnedFd,
     /// A pipe from guard to front. **What comes through it continues a front that is stopped**, and so does its end, when spare and guard
-    /// are gone. The kernel sees to that: a guard in a pid namespace of its own cannot signal the front. It is not the socket, since the
-    /// word to stop must not undo the stop.
+    /// are gone. The kernel sends the SIGCONT, since a guard in a pid namespace of its own cannot signal the front. It is not the socket,
+    /// since the message to stop must not undo the stop.
     wake: OwnedFd,
 }
 
@@ -102,7 +102,7 @@ impl Relay {
         Ok((Self { messages: front, wake: wake.reader }, Self { messages: guard, wake: wake.writer }))
     }
 
-    /// Sends without waiting. A peer that is gone or that has stopped reading is noticed by other means.
+    /// Sends without waiting. A peer that is gone or that has stopped reading is noticed elsewhere.
     pub(crate) fn send(&self, message: Message) {
         nostray_sys::descriptors::send_message(self.messages.as_fd(), &message.encode()).ok();
         if let Message::Continued(_) = message {
@@ -118,7 +118,7 @@ impl Relay {
             Ok(n) => {
                 let message = Message::decode(&bytes[..n]);
                 if let Some(Message::Continued(_)) = message {
-                    read(&self.wake, &mut [0; 64]).ok(); // or it would be full one day
+                    read(&self.wake, &mut [0; 64]).ok(); // drained, or it would fill up
                 }
                 message.map_or(Next::Nothing, Next::Message)
             }

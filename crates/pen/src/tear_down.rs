@@ -2,198 +2,14 @@
 //! SIGKILL, each after its grace. Only *what happens when* is decided here, with no clock and no process, so
 //! that a test can walk through it. `keep` carries it out.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
+use nostray_sys::escalation::{Escalation, Step};
 use nostray_sys::process::Pid;
 use nostray_sys::signal::Signal;
 
 use crate::graces::Graces;
-
-/// Why a tree is torn down.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Reason {
-    /// The last writer of standard input closed it.
-    StdinClosed,
-    /// The host process ended.
-    HostGone,
-    /// The terminal was closed.
-    TerminalClosed,
-    /// A signal came.
-    Signal {
-        /// Which.
-        signal: Signal,
-        /// From whom, where that can be seen.
-        sender: Option<Pid>,
-        /// For the front, as the host sends it; not for the guard, which gets one when somebody signals a whole list of
-        /// processes.
-        for_front: bool,
-    },
-    /// `nostray stop`, a newcomer to its slot, or a program that embeds nostray asked for it.
-    Asked {
-        /// Who, where that can be seen.
-        sender: Option<Pid>,
-        /// For what.
-        ask: Ask,
-    },
-    /// The front was killed.
-    FrontKilled,
-    /// The spare was killed.
-    SpareKilled,
-    /// The guard was killed.
-    GuardKilled,
-    /// A process named by `--die-with` ended.
-    DieWithEnded(u32),
-    /// Nothing happened in the tree for this long.
-    Idle(Duration),
-    /// The child was not ready in time.
-    ReadyTimeout {
-        /// How long it had.
-        after: Duration,
-        /// What was waited for.
-        missing: String,
-    },
-    /// The child ended by itself and left others behind.
-    ChildEnded,
-    /// Whoever supervises the child has a reason of its own.
-    Ordered(Order),
-}
-
-/// What whoever keeps a pen can be asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Ask {
-    /// To end it, with its graces.
-    Stop,
-    /// To end it without any grace.
-    StopNow,
-    /// To end it, with its graces, so that somebody else can have its slot.
-    HandOver,
-}
-
-impl Ask {
-    pub(crate) const ALL: [Self; 3] = [Self::Stop, Self::StopNow, Self::HandOver];
-}
-
-impl fmt::Display for Ask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Stop => "it was asked to stop",
-            Self::StopNow => "it was asked to stop at once",
-            Self::HandOver => "it was asked to hand over its slot",
-        })
-    }
-}
-
-/// Why somebody who starts a child again ends it before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Order {
-    /// Nothing was asked of it for long enough.
-    Hibernate,
-    /// Its tree uses too much memory.
-    Memory,
-    /// It is too old.
-    Age,
-    /// Its start took too long.
-    StartTimeout,
-    /// It refused what its predecessor had taken.
-    BadStart,
-    /// Somebody wants it to be started anew.
-    Restart,
-    /// Somebody else wants its slot.
-    HandOver,
-}
-
-impl Order {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Hibernate, Self::Memory, Self::Age, Self::StartTimeout, Self::BadStart, Self::Restart, Self::HandOver];
-
-    /// One word for it, for programs.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Hibernate => "hibernate",
-            Self::Memory => "memory",
-            Self::Age => "age",
-            Self::StartTimeout => "start-timeout",
-            Self::BadStart => "bad-start",
-            Self::Restart => "restart",
-            Self::HandOver => "hand-over",
-        }
-    }
-
-    fn sentence(self) -> &'static str {
-        match self {
-            Self::Hibernate => "put to sleep, since nothing was asked of it",
-            Self::Memory => "its tree used more memory than it may",
-            Self::Age => "it was older than it may become",
-            Self::StartTimeout => "its start took longer than it may",
-            Self::BadStart => "it refused the handshake that the one before it had taken",
-            Self::Restart => "somebody asked for it to be started anew",
-            Self::HandOver => "it was asked to hand over its slot",
-        }
-    }
-}
-
-impl Reason {
-    /// One word for it, for programs.
-    #[must_use]
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::StdinClosed => "stdin-closed",
-            Self::HostGone => "host-gone",
-            Self::TerminalClosed => "terminal-closed",
-            Self::Signal { .. } => "signal",
-            Self::Asked { ask: Ask::Stop | Ask::StopNow, .. } => "stop-request",
-            Self::Asked { ask: Ask::HandOver, .. } => "hand-over",
-            Self::FrontKilled => "front-killed",
-            Self::SpareKilled => "spare-killed",
-            Self::GuardKilled => "guard-killed",
-            Self::DieWithEnded(_) => "die-with-ended",
-            Self::Idle(_) => "idle",
-            Self::ReadyTimeout { .. } => "ready-timeout",
-            Self::ChildEnded => "child-ended",
-            Self::Ordered(order) => order.word(),
-        }
-    }
-
-    /// The process that asked for it, where there is one and it can be seen.
-    #[must_use]
-    pub fn sender(&self) -> Option<Pid> {
-        match self {
-            Self::Signal { sender, .. } | Self::Asked { sender, .. } => *sender,
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::StdinClosed => write!(f, "stdin was closed"),
-            Self::HostGone => write!(f, "the host has ended"),
-            Self::TerminalClosed => write!(f, "the terminal was closed"),
-            Self::Signal { signal, sender: Some(pid), .. } => write!(f, "{signal} came from process {pid}"),
-            Self::Signal { signal, sender: None, .. } => write!(f, "{signal} came"),
-            Self::Asked { sender, ask } => {
-                ask.fmt(f)?;
-                sender.map_or(Ok(()), |pid| write!(f, " by process {pid}"))
-            }
-            Self::FrontKilled => write!(f, "the front was killed"),
-            Self::SpareKilled => write!(f, "the spare was killed"),
-            Self::GuardKilled => write!(f, "the guard was killed"),
-            Self::DieWithEnded(pid) => write!(f, "process {pid} (--die-with) has ended"),
-            Self::Idle(time) => write!(f, "idle for {}", humantime::format_duration(*time)),
-            Self::ReadyTimeout { after, missing } => {
-                write!(f, "it was not ready within {}: {missing}", humantime::format_duration(*after))
-            }
-            Self::ChildEnded => write!(f, "the child has ended and left others behind"),
-            Self::Ordered(order) => f.write_str(order.sentence()),
-        }
-    }
-}
+use crate::reason::{Ask, Order, Reason};
 
 /// What is to be done now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,27 +22,14 @@ pub(crate) enum Action {
     Kill,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Running,
-    /// The child knows: its input has ended, or it got the host's signal.
-    Asked {
-        until: Instant,
-    },
-    /// Every process has got SIGTERM.
-    Terminating {
-        until: Instant,
-    },
-    Killing,
-}
-
 /// How far a tear-down has come.
 #[derive(Debug)]
 pub(crate) struct TearDown {
     graces: Graces,
-    stage: Stage,
+    /// `None` while the tree runs. *Asked* is: its input has ended, or the child got the host's signal.
+    escalation: Option<Escalation>,
     stdin_closed: bool,
-    /// Somebody waits for the tree to end, and everybody in it has all the time that was promised.
+    /// A newcomer waits for the slot, and every process of the tree has all the time that was promised.
     hands_over: bool,
     terminal_closed: bool,
     /// The last signal that came for the front.
@@ -234,13 +37,13 @@ pub(crate) struct TearDown {
 }
 
 /// Within this time the same signal from the same sender is the same request: `timeout` signals a process and then its group.
-const SAME_REQUEST: Duration = Duration::from_millis(50);
+const DUPLICATE_SIGNAL_WINDOW: Duration = Duration::from_millis(50);
 
 impl TearDown {
     pub(crate) fn new(graces: Graces) -> Self {
         Self {
             graces,
-            stage: Stage::Running,
+            escalation: None,
             stdin_closed: false,
             hands_over: false,
             terminal_closed: false,
@@ -249,29 +52,28 @@ impl TearDown {
     }
 
     pub(crate) fn has_begun(&self) -> bool {
-        self.stage != Stage::Running
+        self.escalation.is_some()
     }
 
     pub(crate) fn is_killing(&self) -> bool {
-        self.stage == Stage::Killing
+        matches!(self.escalation, Some(Escalation::Killing(_)))
     }
 
     /// When [`TearDown::tick`] wants to be called next.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        match self.stage {
-            Stage::Asked { until } | Stage::Terminating { until } => Some(until),
-            Stage::Running | Stage::Killing => None,
-        }
+        self.escalation.and_then(Escalation::deadline)
     }
 
     /// There is a reason, perhaps one more.
     pub(crate) fn because(&mut self, reason: &Reason, now: Instant) -> Option<Action> {
-        // Whoever gives an order ends the child's input, too.
+        // The supervisor that gives an order closes the child's input, too.
         self.stdin_closed |= matches!(reason, Reason::StdinClosed | Reason::Ordered(_));
         self.hands_over |=
             matches!(reason, Reason::Ordered(Order::HandOver) | Reason::Asked { ask: Ask::HandOver, .. });
         if self.is_impatient(reason, now) {
-            return self.kill();
+            let is_new = !self.is_killing();
+            self.escalation = Some(Escalation::Killing(1));
+            return is_new.then_some(Action::Kill);
         }
         // The kernel may report it more than once, and so may we.
         if *reason == Reason::TerminalClosed && std::mem::replace(&mut self.terminal_closed, true) {
@@ -284,32 +86,34 @@ impl TearDown {
             Reason::TerminalClosed => Some(Signal::HUP),
             _ => None,
         };
-        match (self.stage, deliver) {
-            (Stage::Running, Some(signal)) => {
-                self.stage = Stage::Asked { until: now + self.graces.eof() };
+        match (self.escalation, deliver) {
+            (None, Some(signal)) => {
+                self.ask(now);
                 Some(Action::Deliver(signal))
             }
-            (Stage::Asked { .. }, Some(signal)) => Some(Action::Deliver(signal)),
-            (Stage::Running | Stage::Asked { .. }, None) if *reason == Reason::ChildEnded => {
+            (Some(Escalation::Asked { .. }), Some(signal)) => Some(Action::Deliver(signal)),
+            (None | Some(Escalation::Asked { .. }), None) if *reason == Reason::ChildEnded => {
                 let grace = if self.hands_over { self.graces.term() } else { self.graces.leftover() };
                 self.terminate(now + grace)
             }
-            // The end of its input is what a child is asked by. Without it (somebody else holds the pipe, or it
-            // is not a pipe) there is nothing to wait for before SIGTERM.
-            (Stage::Running, None) if self.stdin_closed => {
-                self.stage = Stage::Asked { until: now + self.graces.eof() };
+            // The end of its input is what asks a child to end. Without it (another process holds the pipe, or stdin is no pipe) there
+            // is nothing to wait for before SIGTERM.
+            (None, None) if self.stdin_closed => {
+                self.ask(now);
                 None
             }
-            (Stage::Running, None) => self.terminate(now + self.graces.term()),
-            (Stage::Asked { .. }, None) if matches!(reason, Reason::Signal { .. } | Reason::Asked { .. }) => {
+            (None, None) => self.terminate(now + self.graces.term()),
+            (Some(Escalation::Asked { .. }), None)
+                if matches!(reason, Reason::Signal { .. } | Reason::Asked { .. }) =>
+            {
                 self.terminate(now + self.graces.term())
             }
-            // Its graces are what a tree was promised; a host that loses patience does not shorten them.
-            (Stage::Asked { .. } | Stage::Terminating { .. } | Stage::Killing, _) => None,
+            // The graces were promised to the tree; the death of host or front does not shorten them.
+            (Some(_), _) => None,
         }
     }
 
-    /// Whether this is the second time that somebody asks.
+    /// Whether this reason ends all graces: `stop --now`, or a second signal of the host.
     fn is_impatient(&mut self, reason: &Reason, now: Instant) -> bool {
         match *reason {
             Reason::Asked { ask, .. } => ask == Ask::StopNow,
@@ -317,37 +121,37 @@ impl TearDown {
                 let before = self.signalled.replace((signal, sender, now));
                 self.has_begun()
                     && before.is_some_and(|(same, from, at)| {
-                        (same, from) != (signal, sender) || now.saturating_duration_since(at) > SAME_REQUEST
+                        (same, from) != (signal, sender)
+                            || now.saturating_duration_since(at) > DUPLICATE_SIGNAL_WINDOW
                     })
             }
             _ => false,
         }
     }
 
-    /// The child asks for time until then. Nothing that was promised becomes shorter by it, and who has no patience left does not wait.
+    /// The child asks for time until then. A grace never becomes shorter by it, and SIGKILL is not delayed once it is sent.
     pub(crate) fn extend(&mut self, to: Instant) {
-        if let Stage::Asked { until } | Stage::Terminating { until } = &mut self.stage {
-            *until = (*until).max(to);
+        if let Some(escalation) = &mut self.escalation {
+            escalation.extend(to);
         }
     }
 
     /// Time has passed.
     pub(crate) fn tick(&mut self, now: Instant) -> Option<Action> {
-        match self.stage {
-            Stage::Asked { until } if until <= now => self.terminate(now + self.graces.term()),
-            Stage::Terminating { until } if until <= now => self.kill(),
-            _ => None,
+        match self.escalation.as_mut()?.tick(now)? {
+            Step::Terminate(_) => Some(Action::Terminate),
+            Step::Kill => Some(Action::Kill),
+            Step::Done => None,
         }
     }
 
-    fn terminate(&mut self, until: Instant) -> Option<Action> {
-        self.stage = Stage::Terminating { until };
-        Some(Action::Terminate)
+    fn ask(&mut self, now: Instant) {
+        self.escalation = Some(Escalation::Asked { until: now + self.graces.eof(), term_grace: self.graces.term() });
     }
 
-    fn kill(&mut self) -> Option<Action> {
-        let was = std::mem::replace(&mut self.stage, Stage::Killing);
-        (was != Stage::Killing).then_some(Action::Kill)
+    fn terminate(&mut self, until: Instant) -> Option<Action> {
+        self.escalation = Some(Escalation::Terminating { until });
+        Some(Action::Terminate)
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) struct Tree<'a> {
     strangers: Option<Strangers>,
     /// Children of this process that are not of the tree, whatever they bear.
     spared: HashSet<Identity>,
-    /// Processes that we may not signal.
+    /// Processes that this user may not signal.
     refused: HashSet<Identity>,
     /// New processes kept appearing between looking and killing.
     storms: bool,
@@ -70,9 +70,9 @@ pub(crate) enum Round {
     OnlyRefused(Vec<Identity>),
 }
 
-/// How often to look for processes that were born during the last look. Not too often: meanwhile nobody reaps, and what
-/// has ended takes up numbers until somebody does.
-const LOOKS: usize = 3;
+/// How often to scan for processes that were born during the last scan. Not too often: no process is reaped meanwhile, and the dead take
+/// up pids until they are.
+const MAX_SCANS: usize = 3;
 
 impl<'a> Tree<'a> {
     pub(crate) fn new(tier: Tier<'a>) -> Self {
@@ -194,11 +194,11 @@ impl<'a> Tree<'a> {
     /// often a look found new ones.
     fn signal_all(&mut self, signal: Signal) -> usize {
         let mut done: HashSet<Identity> = HashSet::new();
-        for looks in 0..LOOKS {
+        for scans in 0..MAX_SCANS {
             let members = self.members();
             let fresh: Vec<_> = members.iter().filter(|s| done.insert(Identity::from(*s))).collect();
             if fresh.is_empty() {
-                return looks;
+                return scans;
             }
             for stat in fresh {
                 match send(stat, signal) {
@@ -214,7 +214,7 @@ impl<'a> Tree<'a> {
                 }
             }
         }
-        LOOKS
+        MAX_SCANS
     }
 
     /// Once the tree is empty: gives back what held it.
@@ -225,25 +225,22 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Signals the process that was seen, and nobody who has got its number since.
+/// Signals the process that was seen, and no other that has got its pid since.
 fn send(stat: &Stat, signal: Signal) -> io::Result<()> {
     if stat.parent == Some(getpid()) {
         // A child keeps its number until it is reaped, which only this thread does.
         if signal == Signal::TERM && stat.name == guard::NAME {
-            // A guard that was handed to us: it has lost its spare, and nobody asks for anything.
+            // A guard that was handed to the front: it has lost its spare, and this is no request.
             return Pidfd::open(stat.pid)?.send_with(signal, requests::SPARE_GONE);
         }
         return send_to_own_child(stat.pid, signal);
     }
-    let handle = Pidfd::open(stat.pid)?;
-    match (0..LOOKS).find_map(|_| descends_from_self(stat.pid, &handle)) {
-        Some(true) => handle.send(signal),
-        _ => Err(io::ErrorKind::NotFound.into()),
-    }
+    let is_member = |handle: &Pidfd| (0..MAX_SCANS).find_map(|_| descends_from_self(stat.pid, handle)) == Some(true);
+    Identity::from(stat).signal(signal, is_member)
 }
 
 /// Whether the process of `handle`, which has the number `pid`, descends from this one: now, and not when `/proc` was read.
-/// `None` if somebody in between ended meanwhile.
+/// `None` if a process in between ended meanwhile.
 ///
 /// A look at all of `/proc` is no picture of one moment: a number that was a member's when it was read may be a stranger's when
 /// the "children" of that number are; and two processes that get the same number within one tick have the same start time, too.
@@ -276,14 +273,14 @@ fn parent_of(pid: Pid, handle: &Pidfd) -> Option<Pid> {
 }
 
 /// Children that this process had before it became a front (`foo & exec nostray run ...`): not of the tree, and not to be
-/// touched. What such a child leaves behind is handed to us like everything else, so where there are strangers, only who
+/// touched. What such a child leaves behind is handed to the front like everything else, so where there are strangers, only a process that
 /// bears the pen's mark is of the tree.
 #[derive(Debug)]
 pub(crate) struct Strangers {
     known: HashSet<Identity>,
     id: PenId,
-    /// For one who opens pens: since when there is this one. Its spare and guard, which were forked and never became another
-    /// program, bear no mark; they are known by their names.
+    /// For an opener: since when this pen exists. Its spare and guard, which were forked and never became another program, bear no mark;
+    /// they are known by their names.
     since: Option<StartTime>,
 }
 
@@ -308,14 +305,14 @@ impl Strangers {
         self.known.contains(&stat.into()) || !keeps() && self.is_certainly_unmarked(stat)
     }
 
-    /// Whether a process has an environment, and not the mark in it. One that ends has none, long before its end can be seen;
-    /// taken for a stranger, it would hide those who are handed to us when it has ended. One that is just becoming another
-    /// program has none for a moment.
+    /// Whether a process has an environment without the mark in it. An ending process has no environment, long before its end can be seen;
+    /// taken for a stranger, it would hide its children, which are handed to this process later. A process in `execve` has none for a
+    /// moment.
     fn is_certainly_unmarked(&self, stat: &Stat) -> bool {
-        const LOOKS: usize = 20;
+        const MAX_SCANS: usize = 20;
         let id = self.id.to_string();
-        for _ in 0..LOOKS {
-            // In this order: what is said of the living counts only if they still live afterwards.
+        for _ in 0..MAX_SCANS {
+            // In this order: the environment counts only if the process still lives afterwards.
             let environment = proc::environment(stat.pid);
             match Stat::of(stat.pid) {
                 Some(now) if now.start == stat.start && !now.is_ending() => {}

@@ -1,4 +1,4 @@
-//! Who is told what happens to a pen. Whoever keeps records of pens implements it; the pen itself knows nothing of files.
+//! The observer of a pen. The registry and slots implement it to keep records; the pen itself knows nothing of files.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use nostray_sys::process::Ended;
 
 use crate::{PenId, Reason, Spec};
 
-/// Told what happens, in the process in which it happens. Front, spare and guard are forked from each other, so each has its
-/// own copy of whatever a witness remembers; open files are shared.
+/// Told what happens, in the process in which it happens. Front, spare and guard are forked from each other, so each has its own copy of
+/// the witness; open files are shared.
 pub trait Witness: fmt::Debug {
     /// In the front, before anything is started.
     fn opens(&mut self, opening: &Opening<'_>) -> Result<(), Objection>;
@@ -17,7 +17,7 @@ pub trait Witness: fmt::Debug {
     /// and not of the tree.
     fn settled(&mut self) {}
 
-    /// In whoever keeps the tree.
+    /// In the process that keeps the tree: the guard, or the spare or front that has taken over.
     fn sees(&mut self, event: &Event);
 }
 
@@ -48,9 +48,9 @@ pub struct Opening<'a> {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event {
-    /// Everybody is there, and the child runs or is about to.
+    /// Spare and guard are there, and the child runs or is about to.
     Started {
-        /// Who started the front, if that can be seen.
+        /// The process that started the front, if that can be seen.
         host: Option<Identity>,
         /// The process that steps in for the guard.
         spare: Option<Identity>,
@@ -84,7 +84,7 @@ pub enum Event {
     Empty,
 }
 
-/// A witness who forgets everything.
+/// A witness that keeps nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Nobody;
 

@@ -1,4 +1,4 @@
-//! Who is there: every pen on record, with what its tree uses.
+//! Lists every pen on record, with what its tree uses.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -8,6 +8,7 @@ use nostray_sys::identity::{Identity, World};
 use nostray_sys::proc::{self, Stat, memory_of, open_files_of};
 use nostray_sys::process::{Pid, cpu_time};
 
+use crate::owner::owner_is_alive;
 use crate::record::{self, Process, Record, Unreadable};
 use crate::survivors::Found;
 use crate::{Place, ending, sweep};
@@ -54,31 +55,31 @@ impl Pen {
         tally
     }
 
-    /// Asks whoever keeps it to end it. False when nobody is left to be asked.
+    /// Asks its keeper to end it. False if no keeper lives.
     #[must_use]
     pub fn ask(&self, ask: Ask) -> bool {
         self.record.as_ref().is_ok_and(|record| sweep::ask(record, ask))
     }
 
-    /// Waits for its end, after it was asked at that moment, and sees to it if its keepers are stopped. `tick` is called
+    /// Waits for its end, after it was asked at that moment, and ends it from outside if its keepers are stopped. `tick` is called
     /// several times a second. False if it is still there.
     pub fn see_to_its_end(&self, ask: Ask, since: Instant, tick: &mut dyn FnMut()) -> bool {
-        ending::see_to_it(&self.place, &self.id, ask, since, tick)
+        ending::ensure_end(&self.place, &self.id, ask, since, tick)
     }
 
     /// Whether it is still on record with a live owner.
     #[must_use]
     pub fn is_there(&self) -> bool {
-        sweep::is_on_record(&self.place, &self.id) && sweep::owner_is_alive(&self.place, &self.id)
+        sweep::is_on_record(&self.place, &self.id) && owner_is_alive(&self.place, &self.id)
     }
 
-    /// Whether all who keep it are stopped: it acts on nothing until they go on.
+    /// Whether all its keepers are stopped: it acts on nothing until they are continued.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         self.owner_alive && self.record.as_ref().is_ok_and(|record| ending::is_frozen(&self.place, record))
     }
 
-    /// Every process that is there of it, nostray's own included.
+    /// Every process of it that lives, nostray's own included.
     #[must_use]
     pub fn who_is_left(&self) -> Vec<Found> {
         ending::who_is_left(&self.place, &self.id)
@@ -96,7 +97,7 @@ pub fn census() -> Vec<Pen> {
             if record == Err(Unreadable::Gone) {
                 continue;
             }
-            let owner_alive = sweep::owner_is_alive(&place, &id);
+            let owner_alive = owner_is_alive(&place, &id);
             pens.push(Pen { id, place: place.clone(), owner_alive, record, tree: Vec::new() });
         }
     }
@@ -122,7 +123,7 @@ pub fn census() -> Vec<Pen> {
 }
 
 /// A front that starts one child after the other is one pen to a person: what is known of the child that it has now is shown
-/// with it. (There may be two for a moment, when all who kept the last one were killed.)
+/// with it. (There may be two for a moment, when all keepers of the last one were killed.)
 fn folded(pens: Vec<Pen>) -> Vec<Pen> {
     let is_member = |pen: &Pen| nostray_pen::PenId::series_of(&pen.id).is_some();
     let (mut members, mut rest): (Vec<_>, Vec<_>) = pens.into_iter().partition(is_member);
@@ -156,11 +157,12 @@ fn number_in_series(id: &str) -> u64 {
     id.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// The tree below the guard, or below whoever has taken its place; if all of them are gone, below the child.
+/// The tree below the guard, or below the spare or front that has taken over; if all of them are dead, below the child.
 fn tree_of(record: &Record, by_pid: &HashMap<Pid, &Stat>, by_parent: &HashMap<Pid, Vec<&Stat>>) -> Vec<Stat> {
     let keepers = record.keepers();
-    let is_same =
-        |who: &Identity| by_pid.get(&who.pid).is_some_and(|stat| stat.start == who.start && !stat.is_zombie());
+    let is_same = |keeper: &Identity| {
+        by_pid.get(&keeper.pid).is_some_and(|stat| stat.start == keeper.start && !stat.is_zombie())
+    };
     let mut tree: Vec<Stat> = Vec::new();
     let mut parents = Vec::new();
     if let Some(keeper) = keepers.iter().find(|keeper| is_same(keeper)) {

@@ -1,37 +1,39 @@
-//! Seeing a pen to its end, from outside. Its keepers do it when they are asked to; but they may be stopped (SIGSTOP, a debugger), by their
-//! own child again and again. Then its tree is ended first, each process by its identity, while its keepers hold it together: what is below
-//! them is of it, marked or not. After that no process is left that could stop them, and they end by themselves, or are killed.
+//! Ends a pen from outside. Its keepers end it when they are asked to, but they may be stopped (SIGSTOP, a debugger), by their own child
+//! again and again. Then the tree is ended first, each process by its identity, while the keepers hold it together: what is below them is
+//! of it, marked or not. After that no process is left that could stop the keepers, and they end by themselves, or are killed.
 
+use std::collections::HashSet;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nostray_pen::{Ask, PenId};
 use nostray_sys::cgroup::Cgroup;
-use nostray_sys::identity::{Identity, World};
+use nostray_sys::escalation::{Escalation, KILL_WAIT, Step};
+use nostray_sys::identity::{Identity, World, signal_each, wait_for_end};
 use nostray_sys::poll::{Until, wait};
 use nostray_sys::proc::Stat;
 use nostray_sys::{Pidfd, Signal};
 
 use crate::Place;
+use crate::owner::owner_is_alive;
+use crate::policy::Policy;
 use crate::record::{self, Record};
-use crate::survivors::{Found, Machine};
-use crate::sweep::{self, Policy};
+use crate::survivors::{Found, Machine, signal_some, wait_for_found};
+use crate::sweep;
 
-/// How long a pen may take beyond what it was promised.
-const MARGIN: Duration = Duration::from_secs(15);
-/// How long one may take that was promised nothing.
-const AT_ONCE: Duration = Duration::from_secs(5);
-/// How often it is looked at meanwhile.
-const LOOK: Duration = Duration::from_millis(250);
-/// Keepers that are found stopped so often, though they were continued each time, cannot do it.
-const FROZEN_LOOKS: u32 = 6;
+/// How long a pen may take beyond its graces.
+const END_MARGIN: Duration = Duration::from_secs(15);
+/// How long a pen may take that was told to stop at once.
+const STOP_NOW_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often the keepers are checked meanwhile.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
+/// Keepers that are found stopped so often, though they were continued each time, do not end the pen.
+const MAX_STOPPED_CHECKS: u32 = 6;
 /// How long keepers may take to see that their tree is empty, and a killed process to be gone.
-const AFTER_CONTINUE: Duration = Duration::from_secs(2);
-const AFTER_KILL: Duration = Duration::from_secs(5);
-/// Rounds of killing. More than a few are needed only for a tree that forks as fast as it can.
-const ROUNDS: usize = 20;
+const CONTINUED_KEEPERS_TIMEOUT: Duration = Duration::from_secs(2);
+const KILLED_KEEPERS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The records of a pen, and of those that were opened in its series.
+/// The records of a pen, and of the pens in its series.
 fn records_of(place: &Place, id: &str) -> Vec<Record> {
     let world = World::current();
     let ids = record::ids(place).unwrap_or_default().into_iter();
@@ -41,7 +43,8 @@ fn records_of(place: &Place, id: &str) -> Vec<Record> {
 }
 
 fn keepers_of(records: &[Record]) -> Vec<Identity> {
-    let mut keepers: Vec<Identity> = records.iter().flat_map(Record::keepers).filter(|who| who.is_alive()).collect();
+    let mut keepers: Vec<Identity> =
+        records.iter().flat_map(Record::keepers).filter(|keeper| keeper.is_alive()).collect();
     keepers.dedup();
     keepers
 }
@@ -50,13 +53,7 @@ fn is_stopped(keeper: &Identity) -> bool {
     Stat::of(keeper.pid).is_some_and(|stat| stat.start == keeper.start && stat.is_stopped())
 }
 
-fn wake(keepers: &[Identity]) {
-    for keeper in keepers.iter().filter_map(|keeper| keeper.open()) {
-        keeper.send(Signal::CONT).ok();
-    }
-}
-
-/// Whether all who keep a pen are stopped, so that it is kept by none of them.
+/// Whether all keepers of a pen are stopped, so that none of them keeps it.
 pub(crate) fn is_frozen(place: &Place, record: &Record) -> bool {
     let are_stopped = |keepers: Vec<Identity>| !keepers.is_empty() && keepers.iter().all(is_stopped);
     World::current() == Some(record.world())
@@ -65,38 +62,36 @@ pub(crate) fn is_frozen(place: &Place, record: &Record) -> bool {
         && (record.generation.is_none() || are_stopped(keepers_of(&records_of(place, &record.id))))
 }
 
-/// Waits for the end of a pen that was asked for it, and sees to it if its keepers do not. `tick` is called at every look. False if it is
-/// still there.
-pub(crate) fn see_to_it(place: &Place, id: &str, ask: Ask, since: Instant, tick: &mut dyn FnMut()) -> bool {
+/// Waits for the end of a pen that was asked to end, and ends it from outside if its keepers do not. `tick` is called at every check. False
+/// if it is still there.
+pub(crate) fn ensure_end(place: &Place, id: &str, ask: Ask, since: Instant, tick: &mut dyn FnMut()) -> bool {
     let records = records_of(place, id);
-    let promised = records.iter().map(|record| record.term_grace).max().unwrap_or(0);
-    // A promise that no clock can keep was none of ours.
-    let promised = Duration::from_millis(promised).min(Duration::from_secs(366 * 24 * 3600));
-    let at_once = ask == Ask::StopNow;
-    let deadline = if at_once { since + AT_ONCE } else { since + promised + MARGIN };
+    let promised = records.iter().map(Record::promised_grace).max().unwrap_or_default();
+    let is_now = ask == Ask::StopNow;
+    let deadline = if is_now { since + STOP_NOW_TIMEOUT } else { since + promised + END_MARGIN };
     let keepers = keepers_of(&records);
     let mut handles: Vec<Pidfd> = keepers.iter().filter_map(|keeper| keeper.open()).collect();
     let mut frozen = 0;
-    wake(&keepers);
-    while !handles.is_empty() && Instant::now() < deadline && frozen < FROZEN_LOOKS {
+    signal_each(&keepers, Signal::CONT);
+    while !handles.is_empty() && Instant::now() < deadline && frozen < MAX_STOPPED_CHECKS {
         let events: Vec<_> = handles.iter().map(|handle| (handle.as_fd(), Until::Readable)).collect();
-        let mut ended = wait(&events, Some(LOOK)).unwrap_or_default().into_iter();
+        let mut ended = wait(&events, Some(CHECK_INTERVAL)).unwrap_or_default().into_iter();
         handles.retain(|_| !ended.next().unwrap_or(false));
         if keepers.iter().any(is_stopped) {
             frozen += 1;
-            wake(&keepers);
+            signal_each(&keepers, Signal::CONT);
         }
         tick();
     }
-    if !handles.is_empty() && (at_once || frozen == FROZEN_LOOKS) {
-        end_from_outside(&records, if at_once { Duration::ZERO } else { promised });
+    if !handles.is_empty() && (is_now || frozen == MAX_STOPPED_CHECKS) {
+        end_from_outside(&records, if is_now { Duration::ZERO } else { promised });
         let is_its = |other: &str| other == id || PenId::series_of(other) == Some(id);
         sweep::sweep_those(&Policy::thorough(), std::slice::from_ref(place), |_, other| is_its(other));
     }
-    !sweep::is_on_record(place, id) || !sweep::owner_is_alive(place, id)
+    !sweep::is_on_record(place, id) || !owner_is_alive(place, id)
 }
 
-/// Who is left of a pen that is still kept.
+/// What is left of a pen that still has keepers.
 pub(crate) fn who_is_left(place: &Place, id: &str) -> Vec<Found> {
     let machine = Machine::now();
     records_of(place, id).iter().flat_map(|record| machine.survivors(record)).collect()
@@ -106,46 +101,55 @@ pub(crate) fn who_is_left(place: &Place, id: &str) -> Vec<Found> {
 pub(crate) fn end_from_outside(records: &[Record], grace: Duration) {
     let keepers = keepers_of(records);
     let is_of_tree = |found: &Found| !keepers.contains(&found.process);
+    // With the keepers: whether a survivor by descent still is one is seen from its parent, and that may be a keeper.
     let look = || -> Vec<Found> {
         let machine = Machine::now();
         records.iter().flat_map(|record| machine.survivors(record)).collect()
     };
-    let is_in = |list: &[Found], one: &Found| list.iter().any(|other| other.process == one.process);
-    if !grace.is_zero() {
-        let found = look();
-        sweep::signal_those(&found, Signal::TERM, is_of_tree);
-        sweep::signal_those(&found, Signal::CONT, is_of_tree);
-        let tree: Vec<Found> = found.into_iter().filter(is_of_tree).collect();
-        sweep::wait_for_the_end(&tree, Instant::now() + grace.min(Policy::thorough().budget));
-    }
-    for _ in 0..ROUNDS {
-        for group in records.iter().filter_map(|record| Cgroup::open(record.cgroup.as_deref()?.as_ref()).ok()) {
-            group.kill().ok();
-        }
-        // All of them are stopped before the first one is killed, or they would fork meanwhile.
-        let mut found: Vec<Found> = Vec::new();
-        loop {
-            let now = look();
-            let is_new = |one: &Found| is_of_tree(one) && !is_in(&found, one);
-            let any = now.iter().any(is_new);
-            sweep::signal_those(&now, Signal::STOP, is_new);
-            found = now;
-            if !any {
-                break;
+    let trees = |found: &[Found]| found.iter().filter(|one| is_of_tree(one)).cloned().collect::<Vec<_>>();
+    let (until, term_grace) = (Instant::now(), grace.min(Policy::thorough().budget));
+    let mut escalation = match grace {
+        Duration::ZERO => Escalation::Terminating { until },
+        _ => Escalation::Asked { until, term_grace },
+    };
+    loop {
+        let mut found = look();
+        let until = match escalation.next(Instant::now(), trees(&found).len()) {
+            Step::Terminate(until) => {
+                signal_some(&found, Signal::TERM, is_of_tree);
+                signal_some(&found, Signal::CONT, is_of_tree);
+                until
             }
-        }
-        let tree: Vec<Found> = found.iter().filter(|one| is_of_tree(one)).cloned().collect();
-        if tree.is_empty() {
-            break;
-        }
-        sweep::signal_those(&found, Signal::KILL, is_of_tree);
-        sweep::wait_for_the_end(&tree, Instant::now() + Duration::from_millis(500));
+            Step::Kill => {
+                for group in records.iter().filter_map(|record| Cgroup::open(record.cgroup.as_deref()?.as_ref()).ok())
+                {
+                    group.kill().ok();
+                }
+                found = stop_all(found, is_of_tree, look);
+                signal_some(&found, Signal::KILL, is_of_tree);
+                Instant::now() + KILL_WAIT
+            }
+            Step::Done => break,
+        };
+        wait_for_found(&trees(&found), until);
     }
-    let handles = || keepers.iter().filter_map(|keeper| keeper.open()).collect::<Vec<_>>();
-    wake(&keepers);
-    sweep::wait_for_handles(handles(), Instant::now() + AFTER_CONTINUE);
-    for keeper in handles() {
-        keeper.send(Signal::KILL).ok();
+    signal_each(&keepers, Signal::CONT);
+    wait_for_end(&keepers, Instant::now() + CONTINUED_KEEPERS_TIMEOUT);
+    signal_each(&keepers, Signal::KILL);
+    wait_for_end(&keepers, Instant::now() + KILLED_KEEPERS_TIMEOUT);
+}
+
+/// Stops all processes of a tree before the first one is killed, or they would fork meanwhile. Returns the last look, which found no
+/// new ones.
+fn stop_all(found: Vec<Found>, is_of_tree: impl Fn(&Found) -> bool, look: impl Fn() -> Vec<Found>) -> Vec<Found> {
+    let (mut stopped, mut found) = (HashSet::new(), found);
+    loop {
+        let is_new = |one: &Found| is_of_tree(one) && !stopped.contains(&one.process);
+        if !found.iter().any(is_new) {
+            return found;
+        }
+        signal_some(&found, Signal::STOP, is_new);
+        stopped.extend(found.iter().map(|one| one.process));
+        found = look();
     }
-    sweep::wait_for_handles(handles(), Instant::now() + AFTER_KILL);
 }

@@ -14,9 +14,9 @@ use crate::{Place, files};
 use nostray_sys::secrets::{describe, masked_text};
 
 /// When the journal is put aside for a new one.
-const FULL: u64 = 1 << 20;
+const ROTATE_SIZE: u64 = 1 << 20;
 /// A line is written in one piece, and pieces up to this size are not mixed with others'.
-const LONGEST_LINE: usize = 4096;
+const MAX_LINE: usize = 4096;
 
 /// One line of the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,7 +116,7 @@ pub enum Story {
         /// How many are still there.
         left: usize,
     },
-    /// All who kept a pen are dead, and so many processes may be of it or not.
+    /// All keepers of a pen are dead, and so many processes may be of it or not.
     Unproved {
         /// How many.
         candidates: usize,
@@ -135,7 +135,7 @@ pub enum Story {
         /// How it ended the last time.
         cause: String,
     },
-    /// No child is there until somebody calls.
+    /// No child runs until the next call.
     Asleep,
     /// A child has taken up the session.
     Answering {
@@ -220,7 +220,7 @@ impl Journal {
         Self { path: place.file("journal") }
     }
 
-    /// Adds a line. What goes wrong (a full disk) is nobody's business at this moment: the tree goes first.
+    /// Adds a line. An error (a full disk) is ignored: ending the tree comes first.
     pub fn add(&self, id: &str, mut story: Story) {
         story.mask_secrets();
         let entry = Entry { time: now(), id: id.to_owned(), story };
@@ -238,15 +238,15 @@ impl Journal {
             }
             opened => opened?,
         };
-        // In one piece, and with a line's end before it, in case somebody's disk was full in the middle of the last one.
+        // In one write, and with a newline before it, in case the disk was full in the middle of the last line.
         file.write_all(&line)?;
-        if file.metadata()?.len() > FULL {
+        if file.metadata()?.len() > ROTATE_SIZE {
             self.put_aside(&file)?;
         }
         Ok(())
     }
 
-    /// Makes room for a new one. Whoever has the old one open goes on writing into it, under its new name.
+    /// Makes room for a new file. A process that has the old one open goes on writing into it, under its new name.
     fn put_aside(&self, file: &File) -> io::Result<()> {
         // Two at once would put the new one aside, too.
         if file.try_lock().is_ok() && same_file(file, &self.path)? {
@@ -313,7 +313,7 @@ impl Follower {
 fn read_lines(file: &mut dyn Read) -> Vec<Entry> {
     let mut bytes = Vec::new();
     // Half a journal is better than none.
-    file.take(8 * FULL).read_to_end(&mut bytes).ok();
+    file.take(8 * ROTATE_SIZE).read_to_end(&mut bytes).ok();
     bytes.split(|&b| b == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }
 
@@ -321,7 +321,7 @@ fn read_lines(file: &mut dyn Read) -> Vec<Entry> {
 fn shortened(entry: &Entry) -> Entry {
     let mut entry = entry.clone();
     if let Story::Started { command, .. } = &mut entry.story {
-        let mut room = LONGEST_LINE / 2;
+        let mut room = MAX_LINE / 2;
         command.retain_mut(|word| {
             let keep = word.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= room).last();
             word.truncate(keep.unwrap_or(0));
@@ -384,7 +384,7 @@ mod tests {
         }
         let size: u64 =
             std::fs::read_dir(&path).expect("read").map(|e| e.expect("entry").metadata().expect("is").len()).sum();
-        assert!(size < 3 * FULL, "{size} bytes");
+        assert!(size < 3 * ROTATE_SIZE, "{size} bytes");
         assert_eq!(journal.read().last().expect("not empty").id, "2999");
         std::fs::remove_dir_all(path).expect("remove");
     }

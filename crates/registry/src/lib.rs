@@ -6,11 +6,14 @@
 //! contention between pens, and nothing to repair after a crash.
 
 mod census;
+mod debris;
 mod ending;
 pub mod files;
 mod journal;
 mod output;
+mod owner;
 mod place;
+mod policy;
 mod predecessors;
 mod record;
 mod series;
@@ -25,13 +28,14 @@ pub use journal::{Cause, Entry, Follower, Journal, Story};
 pub use nostray_sys::secrets::{describe, masked, masked_text};
 pub use output::{Output, Printed};
 pub use place::Place;
+pub use policy::{Outcome, Policy, Swept};
 pub use predecessors::Predecessors;
 pub use record::{Labels, Lease, Process, Record, Shared, State, Unreadable};
 pub use series::SeriesKeeper;
 pub use slots::{Holder, end_holder_apart, sweep_slot_apart, sweep_slot_here};
 pub use stopped::{WAS_STOPPED, end_stopped_steward};
 pub use survivors::{Evidence, Found};
-pub use sweep::{Outcome, Policy, Swept, forget, is_on_record, sweep, sweep_pen};
+pub use sweep::{forget, is_on_record, sweep, sweep_pen};
 pub use witness::{RecordDetails, RecordKeeper, SAYS_STOPPING};
 
 /// What can go wrong with the registry. None of it keeps a child from being contained.

@@ -1,5 +1,5 @@
 //! What a supervised child prints that is not for its host: log lines and banners on stdout, which is no place for them. Kept for
-//! whoever wonders, in a file for each front, bounded, for a week.
+//! `nostray log --output`, in a file for each front, bounded, for a week.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -13,10 +13,10 @@ use crate::{Place, files};
 use nostray_sys::secrets::masked_text;
 
 /// When the file is put aside for a new one.
-const FULL: u64 = 256 << 10;
+const ROTATE_SIZE: u64 = 256 << 10;
 /// How much of a line is kept.
-const LONGEST_LINE: usize = 2048;
-const A_WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+const MAX_LINE: usize = 2048;
+const KEEP_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Where it goes.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Output {
         Self { path: place.file(&format!("{id}.out")), file: None, size: 0 }
     }
 
-    /// Adds a line, with the reason why it is here. A full disk is nobody's business at this moment.
+    /// Adds a line, with the reason why it is here. An error (a full disk) is ignored.
     pub(crate) fn add(&mut self, why: &str, line: &[u8]) {
         self.write(why, line).ok();
     }
@@ -45,12 +45,12 @@ impl Output {
             self.file = Some(file);
         }
         let Some(file) = &mut self.file else { return Ok(()) };
-        let text = String::from_utf8_lossy(&line[..line.len().min(LONGEST_LINE)]);
-        let more = if line.len() > LONGEST_LINE { format!(" [{} bytes]", line.len()) } else { String::new() };
+        let text = String::from_utf8_lossy(&line[..line.len().min(MAX_LINE)]);
+        let more = if line.len() > MAX_LINE { format!(" [{} bytes]", line.len()) } else { String::new() };
         let text = format!("{} {why}: {}{more}\n", now(), escaped(&masked_text(text.trim_end())));
         file.write_all(text.as_bytes())?;
         self.size += text.len() as u64;
-        if self.size > FULL {
+        if self.size > ROTATE_SIZE {
             self.file = None;
             std::fs::rename(&self.path, self.path.with_extension("out.1"))?;
         }
@@ -71,7 +71,7 @@ impl Output {
     pub fn read(&self) -> Vec<Printed> {
         let mut text = String::new();
         for path in [self.path.with_extension("out.1"), self.path.clone()] {
-            if let Ok(bytes) = files::to_read(&path).and_then(|file| files::read(&file, 2 * FULL)) {
+            if let Ok(bytes) = files::to_read(&path).and_then(|file| files::read(&file, 2 * ROTATE_SIZE)) {
                 text.push_str(&String::from_utf8_lossy(&bytes));
             }
         }
@@ -94,14 +94,14 @@ impl Printed {
     }
 }
 
-/// Removes what nobody has written to for a week.
+/// Removes files that were not written to for a week.
 pub(crate) fn forget_old(place: &Place) {
     let Ok(entries) = std::fs::read_dir(place.path()) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let is_output = name.to_str().is_some_and(|name| name.ends_with(".out") || name.ends_with(".out.1"));
         let age = entry.metadata().and_then(|found| found.modified()).map(|at| SystemTime::now().duration_since(at));
-        if is_output && age.is_ok_and(|age| age.is_ok_and(|age| age > A_WEEK)) {
+        if is_output && age.is_ok_and(|age| age.is_ok_and(|age| age > KEEP_FOR)) {
             std::fs::remove_file(entry.path()).ok();
         }
     }
@@ -124,7 +124,7 @@ mod tests {
             output.add("long", &[b'x'; 5000]);
         }
         let kept: usize = output.read().iter().map(|line| line.text.len()).sum();
-        assert!(kept as u64 <= 2 * FULL + 4096);
+        assert!(kept as u64 <= 2 * ROTATE_SIZE + 4096);
         let files = std::fs::read_dir(&folder).expect("folder").count();
         assert_eq!(files, 2);
         forget_old(&place);

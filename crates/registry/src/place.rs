@@ -1,7 +1,7 @@
 //! Where records and the journal are kept.
 //!
 //! A host may give its children little of its environment, so the directory that a pen writes to may not be the one that a
-//! person's shell names. Whoever reads looks in all of them.
+//! person's shell names. Readers look in all of them.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -17,7 +17,7 @@ pub struct Place {
     path: PathBuf,
 }
 
-/// Where records are, and what lasts, if somebody has said so.
+/// The directories for records and for what lasts, if [`Place`] was told.
 static GIVEN: OnceLock<[Option<PathBuf>; 2]> = OnceLock::new();
 
 fn given(which: usize) -> Option<PathBuf> {
@@ -114,7 +114,7 @@ impl Place {
     }
 }
 
-/// A directory of this user that nobody else may look into; not a link to one. What others could write to is not evidence.
+/// A directory of this user that no other user may look into; not a link to one. What others could write to is not evidence.
 fn is_ours(path: &Path) -> io::Result<()> {
     let found = std::fs::symlink_metadata(path)?;
     let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));

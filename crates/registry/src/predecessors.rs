@@ -1,19 +1,19 @@
-//! What was started for the same purpose as a shared child, by a broker or a steward that is dead, and may not have ended yet. The
-//! next one is not started before that: a new instance that opens a database which the old one still holds is how restart loops
-//! begin.
+//! Earlier children for the same key as a shared child, whose broker or steward is dead, and which may not have ended yet. The next child
+//! is not started before they have: a new instance that opens a database which the old one still holds is how restart loops begin.
 
 use std::time::Instant;
 
 use nostray_pen::PenId;
 use nostray_sys::Signal;
-use nostray_sys::identity::{Identity, World};
+use nostray_sys::identity::{Identity, World, signal_each};
 use nostray_sys::process::Pid;
 use nostray_sys::standstill::Standstill;
 
+use crate::owner::owner_is_alive;
 use crate::record::{self, Process, Record};
 use crate::{Place, sweep};
 
-/// Those that have to be gone.
+/// Pens that have to be gone before a shared child starts.
 #[derive(Debug, Default)]
 pub struct Predecessors {
     series: Vec<(Place, String)>,
@@ -54,23 +54,23 @@ impl Predecessors {
         Self { series, keepers: Vec::new() }
     }
 
-    /// Whether nothing is left of any of them. One of which only a candidate may be left has no child any more: that one is on record.
+    /// Whether nothing is left of any of them. A pen of which only candidates are left has no child any more: the child is on record.
     pub fn are_gone(&mut self) -> bool {
         let is_unproved = |place: &Place, id: &str| {
             let record = Record::read(&record::path(place, id));
-            record.is_ok_and(|record| !record.candidates.is_empty()) && !sweep::owner_is_alive(place, id)
+            record.is_ok_and(|record| !record.candidates.is_empty()) && !owner_is_alive(place, id)
         };
         self.series.retain(|(place, id)| members(place, id).iter().any(|id| !is_unproved(place, id)));
         self.series.is_empty()
     }
 
-    /// Sees that they end: continues stopped keepers, and sweeps trees without keepers in a process of its own, which it returns. To be
-    /// called about once a second.
+    /// Ends them: continues stopped keepers, and sweeps trees without keepers in a process of its own, which it returns. To be called about
+    /// once a second.
     #[must_use]
     pub fn sweep(&mut self) -> Option<Pid> {
         self.see_to_keepers();
         let is_left_alone =
-            |(place, id): &(Place, String)| members(place, id).iter().all(|id| !sweep::owner_is_alive(place, id));
+            |(place, id): &(Place, String)| members(place, id).iter().all(|id| !owner_is_alive(place, id));
         if self.series.iter().any(is_left_alone) { sweep::sweep_apart().ok() } else { None }
     }
 
@@ -83,10 +83,8 @@ impl Predecessors {
         }
         for keeper in &mut self.keepers {
             let is_proved = keeper.look(Instant::now());
-            if keeper.is_suspected()
-                && let Some(handle) = keeper.who().open()
-            {
-                handle.send(if is_proved { Signal::KILL } else { Signal::CONT }).ok();
+            if keeper.is_suspected() {
+                signal_each(&[keeper.who()], if is_proved { Signal::KILL } else { Signal::CONT });
             }
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
 use nostray_pen::Takes;
 use nostray_sys::identity::{Identity, World};
@@ -16,8 +17,8 @@ use nostray_sys::secrets::masked_text;
 
 /// The format of the file. Raised when an older reader would misunderstand it.
 pub(crate) const VERSION: u32 = 1;
-/// No record of ours comes near this.
-const LARGEST: u64 = 64 * 1024;
+/// A larger file is no record of ours.
+const MAX_RECORD_SIZE: u64 = 64 * 1024;
 
 /// What a user attached to a pen.
 pub type Labels = BTreeMap<String, String>;
@@ -134,9 +135,9 @@ pub struct Record {
     pub host: Option<Process>,
     /// nostray's own processes.
     pub front: Process,
-    /// The one that steps in for the guard.
+    /// The process that takes over when the guard is killed.
     pub spare: Option<Process>,
-    /// The one that keeps the tree.
+    /// The process that keeps the tree.
     pub guard: Option<Process>,
     /// The child itself.
     pub child: Option<Process>,
@@ -150,7 +151,7 @@ pub struct Record {
     /// The control group that the front was started in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub around: Option<String>,
-    /// Written by a sweep: all who kept it are dead, and these may be of it or not.
+    /// Written by a sweep: all its keepers are dead, and these processes may be of it or not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<Process>,
     /// What holds the tree together: `cgroup`, `pid-namespace` or `subreaper`.
@@ -178,7 +179,7 @@ pub struct Record {
     /// The slot that it holds, or waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<String>,
-    /// Who holds it, where it is one that several sessions share.
+    /// Its holders, if it is a shared child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<Shared>,
 }
@@ -192,10 +193,10 @@ pub struct Shared {
     /// Sessions of all directories share it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub any_dir: bool,
-    /// Why it is not the one that others share.
+    /// Why it is not the child that other sessions of its key share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
-    /// Those who hold it.
+    /// Its holders.
     pub leases: Vec<Lease>,
 }
 
@@ -215,7 +216,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// One that begins now.
+    /// A lease that begins now.
     #[must_use]
     pub fn new(front: Process, session: Option<String>, labels: Labels) -> Self {
         Self { front, session, labels, since: crate::journal::now() }
@@ -248,13 +249,18 @@ impl Record {
         [self.guard, self.spare, Some(self.front)].into_iter().flatten().filter_map(Process::identity).collect()
     }
 
-    /// As what they take requests.
+    /// From SIGTERM to SIGKILL. A grace that no clock can measure is cut to a year.
+    pub(crate) fn promised_grace(&self) -> Duration {
+        Duration::from_millis(self.term_grace).min(Duration::from_secs(366 * 24 * 3600))
+    }
+
+    /// The form in which its keepers take requests.
     #[must_use]
     pub fn takes(&self) -> Takes {
         if self.queued { Takes::Queued } else { Takes::Terms }
     }
 
-    /// Writes it in one step: whoever reads sees the old one or the new one.
+    /// Writes it atomically: a reader sees the old record or the new one.
     pub(crate) fn write(&self, place: &Place) -> io::Result<()> {
         let mut text = serde_json::to_vec(self)?;
         text.push(b'\n');
@@ -290,10 +296,10 @@ fn read_own_file(path: &Path) -> Result<Vec<u8>, Unreadable> {
     if found.uid() != nostray_sys::process::user() {
         return Err(Unreadable::NotOurs("belongs to another user".to_owned()));
     }
-    if found.len() > LARGEST {
+    if found.len() > MAX_RECORD_SIZE {
         return Err(Unreadable::NotOurs("is far too large".to_owned()));
     }
-    files::read(&file, LARGEST).map_err(|error| Unreadable::Damaged(error.to_string()))
+    files::read(&file, MAX_RECORD_SIZE).map_err(|error| Unreadable::Damaged(error.to_string()))
 }
 
 /// Where the record of a pen is.
@@ -385,7 +391,7 @@ mod tests {
             std::fs::write(&file, &flipped).expect("write");
             if let Ok(read) = Record::read(&file) {
                 assert_eq!((read.version, read.id.as_str()), (VERSION, record.id.as_str()), "bit {bit}");
-                assert!(read.keepers().iter().all(|who| who.pid.as_raw_nonzero().get() > 0), "bit {bit}");
+                assert!(read.keepers().iter().all(|keeper| keeper.pid.as_raw_nonzero().get() > 0), "bit {bit}");
             }
         }
         std::fs::remove_dir_all(folder).expect("remove");

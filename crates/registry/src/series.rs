@@ -76,7 +76,7 @@ impl SeriesKeeper {
         }
     }
 
-    /// These hold it, as one that several sessions share.
+    /// These sessions hold it, as a shared child.
     pub fn share(&mut self, shared: Shared) {
         if self.open.record.shared.as_ref() != Some(&shared) {
             self.open.record.shared = Some(shared);
@@ -106,14 +106,14 @@ impl SeriesKeeper {
         self.output.add(why, line);
     }
 
-    /// Looks for what others have left, and if there is something, ends it in a process of its own. Returns that process.
+    /// Looks for what dead pens have left, and ends it in a process of its own. Returns that process.
     #[must_use]
     pub fn sweep(&self) -> Option<Pid> {
         crate::output::forget_old(&self.open.place);
         if self.sweeps { sweep::beside_a_start() } else { None }
     }
 
-    /// Nothing is left of a child's pen. Whoever kept it has removed its record, unless all of them were killed.
+    /// Nothing is left of a child's pen. Its keeper has removed its record, unless all keepers were killed.
     pub fn bury(&self, id: &PenId) {
         let id = id.to_string();
         if let Ok(record) = Record::read(&record::path(&self.open.place, &id)) {

@@ -1,15 +1,15 @@
-//! Those who hold a slot, as far as records tell: who they are, how far they have come, and how they are ended if they do not hear.
-
-use std::time::Duration;
+//! The holder of a slot, as far as records tell: its state, its keepers, and how it is ended if its keepers do not act.
 
 use nostray_pen::{Ask, PenId};
 use nostray_sys::Signal;
-use nostray_sys::identity::{Identity, World};
+use nostray_sys::identity::{Identity, World, signal_each};
 use nostray_sys::proc::{StartTime, Stat};
 use nostray_sys::process::{self, Pid};
 
+use crate::owner::owner_is_alive;
+use crate::policy::Policy;
 use crate::record::{self, Record};
-use crate::sweep::{self, Policy};
+use crate::sweep;
 use crate::{Place, ending};
 
 /// A pen that holds a slot, or of which something may be left that did.
@@ -21,8 +21,8 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Everybody on record who holds this slot, but for children who are on record with the one who started them. `elsewhere` is where
-    /// records may be beside where ours are: those who had another environment have others.
+    /// Every pen on record that holds this slot, without the generations of a series, whose front is on record. `elsewhere` names further
+    /// directories with records: a pen that was started in another environment writes to another one.
     #[must_use]
     pub fn all_of(slot: &str, elsewhere: &[Place]) -> Vec<Self> {
         let on_record = on_record(slot, elsewhere);
@@ -33,14 +33,13 @@ impl Holder {
         on_record.into_iter().zip(outer).filter(|(_, outer)| *outer).map(|(holder, _)| holder).collect()
     }
 
-    /// Whether its numbers mean anything here and now.
+    /// Whether its pids are of this boot and this pid namespace.
     #[must_use]
     pub fn is_of_this_world(&self) -> bool {
         World::current() == Some(self.record.world())
     }
 
-    /// Whether something may be left of it, as far as anybody can tell: not if the machine was started anew since, nor if it lived in a
-    /// pid namespace that is not there any more.
+    /// Whether something may be left of it: not if the machine was rebooted since, nor if its pid namespace is gone.
     #[must_use]
     pub fn may_be_left(&self) -> bool {
         let Some(world) = World::current() else { return true };
@@ -49,7 +48,7 @@ impl Holder {
         self.is_owned() || world.boot == self.record.boot && (world == self.record.world() || is_there())
     }
 
-    /// Whether a pen that lives has it, and not only somebody who sweeps.
+    /// Whether a live keeper owns it, and not only a sweep.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         self.is_owned() && (!self.is_of_this_world() || self.keepers().into_iter().any(Identity::is_alive))
@@ -61,16 +60,16 @@ impl Holder {
         Identity::of(process::getpid()).is_some_and(|this| self.keepers().contains(&this))
     }
 
-    /// Whether that is one of those who keep it, or was started by one.
+    /// Whether this process is one of its keepers, or descends from one.
     #[must_use]
-    pub fn has(&self, who: Identity) -> bool {
+    pub fn has(&self, process: Identity) -> bool {
         let keepers = self.keepers();
         let parent_of = |stat: &Stat| stat.parent.and_then(Stat::of);
-        let itself = Stat::of(who.pid).filter(|stat| Identity::from(stat) == who);
+        let itself = Stat::of(process.pid).filter(|stat| Identity::from(stat) == process);
         std::iter::successors(itself, parent_of).any(|stat| keepers.contains(&Identity::from(&stat)))
     }
 
-    /// Whether this process was started inside of it.
+    /// Whether this process was started inside it.
     #[must_use]
     pub fn is_around_us(&self) -> bool {
         let mark = std::env::var(nostray_pen::MARK).unwrap_or_default();
@@ -83,13 +82,13 @@ impl Holder {
         Identity::of(process::getpid()).is_some_and(|this| self.has(this))
     }
 
-    /// Whether front, spare or guard is alive, or somebody is just sweeping what is left.
+    /// Whether front, spare or guard is alive, or a sweep is just ending what is left.
     #[must_use]
     pub fn is_owned(&self) -> bool {
-        sweep::owner_is_alive(&self.place, &self.record.id)
+        owner_is_alive(&self.place, &self.record.id)
     }
 
-    /// Asks whoever keeps it. One that was stopped is continued, or it would not hear. False when nobody is left to be asked.
+    /// Asks its keeper. Stopped keepers are continued, or they would not act. False if no keeper lives.
     #[must_use]
     pub fn ask(&self, ask: Ask) -> bool {
         let asked = sweep::ask(&self.record, ask);
@@ -97,14 +96,12 @@ impl Holder {
         asked
     }
 
-    /// Lets those go on who keep it, if they were stopped.
+    /// Continues its keepers, if they were stopped.
     pub fn wake(&self) {
-        for keeper in self.keepers().into_iter().filter_map(Identity::open) {
-            keeper.send(Signal::CONT).ok();
-        }
+        signal_each(&self.keepers(), Signal::CONT);
     }
 
-    /// Whether one of those who keep it is stopped, so that nothing can be expected of them.
+    /// Whether one of its keepers is stopped, so that they may not act.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         let is_stopped = |keeper: &Identity| Stat::of(keeper.pid).is_some_and(|stat| stat.is_stopped());
@@ -143,7 +140,7 @@ fn members(place: &Place, series: &str) -> Vec<Record> {
     ids.filter_map(|id| Record::read(&record::path(place, &id)).ok()).collect()
 }
 
-/// Sweeps what a dead holder of this slot has left, in a process of its own. It ends with this one: whoever wants the slot next starts
+/// Sweeps what a dead holder of this slot has left, in a process of its own. It ends with this one: the next claim of the slot starts
 /// another.
 pub fn sweep_slot_apart(slot: &str, elsewhere: &[Place]) -> std::io::Result<Pid> {
     process::fork_helper("nostray-sweep", &order(slot, elsewhere), |order| {
@@ -152,13 +149,13 @@ pub fn sweep_slot_apart(slot: &str, elsewhere: &[Place]) -> std::io::Result<Pid>
     })
 }
 
-/// Ends a holder from outside that does not hear, in a process of its own.
+/// Ends a holder whose keepers do not act, from outside, in a process of its own.
 ///
 /// Its tree is asked first and given the time that it was promised. Then it is killed, each process by its identity, its keepers
 /// last, and what is left is swept.
 pub fn end_holder_apart(holder: &Holder, elsewhere: &[Place]) -> std::io::Result<Pid> {
     let Some(slot) = &holder.record.slot else { return Err(std::io::ErrorKind::NotFound.into()) };
-    // By its name, and not only by the slot: somebody else may have that by then.
+    // By the pen's name, and not only by the slot: another pen may hold the slot by then.
     let whose = format!("{slot}/{}", holder.record.id);
     process::fork_helper("nostray-sweep", &order(&whose, elsewhere), |order| {
         let (whose, elsewhere) = parse(order);
@@ -168,7 +165,7 @@ pub fn end_holder_apart(holder: &Holder, elsewhere: &[Place]) -> std::io::Result
     })
 }
 
-/// The same two in this very process, for one that must not fork: they take their time.
+/// The same two in this process, for a caller that must not fork. They block.
 pub fn sweep_slot_here(slot: &str, elsewhere: &[Place], from_outside: Option<&str>) {
     if let Some(id) = from_outside {
         end_from_outside(slot, id, elsewhere);
@@ -176,7 +173,7 @@ pub fn sweep_slot_here(slot: &str, elsewhere: &[Place], from_outside: Option<&st
     sweep_slot(slot, elsewhere);
 }
 
-/// What such a process is told: it knows of nothing else from before.
+/// The order to such a process, which has no other memory of its parent.
 fn order(slot: &str, elsewhere: &[Place]) -> String {
     let paths = elsewhere.iter().filter_map(|place| place.path().to_str());
     [slot].into_iter().chain(paths).collect::<Vec<_>>().join("\0")
@@ -199,6 +196,5 @@ fn end_from_outside(slot: &str, id: &str, elsewhere: &[Place]) {
     let is_its = |record: &Record| record.id == id || PenId::series_of(&record.id) == Some(id);
     let records = on_record(slot, elsewhere).into_iter().map(|holder| holder.record);
     let records: Vec<Record> = records.filter(|record| record.world() == world && is_its(record)).collect();
-    let grace = records.iter().map(|record| record.term_grace).max().unwrap_or(0);
-    ending::end_from_outside(&records, Duration::from_millis(grace));
+    ending::end_from_outside(&records, records.iter().map(Record::promised_grace).max().unwrap_or_default());
 }

@@ -1,9 +1,9 @@
-//! Ending a steward that was proved to be stopped (SIGSTOP, a debugger): its sessions would wait for ever. Its pen then has no host and
+//! Ends a steward that was proved to be stopped (SIGSTOP, a debugger): its sessions would wait for ever. Its pen then has no host and
 //! ends as every pen does; the next steward waits for that.
 
 use nostray_pen::PenId;
 use nostray_sys::Signal;
-use nostray_sys::identity::Identity;
+use nostray_sys::identity::{Identity, signal_each};
 use nostray_sys::proc::Stat;
 use nostray_sys::process::getpid;
 
@@ -19,8 +19,7 @@ pub const WAS_STOPPED: &str = "was stopped (SIGSTOP or a debugger)";
 /// Kills this steward, and continues the keepers of its child, which may have been stopped with it.
 pub fn end_stopped_steward(steward: Identity) {
     let is_stopped = Stat::of(steward.pid).is_some_and(|stat| stat.is_stopped());
-    let Some(handle) = steward.open().filter(|_| is_stopped) else { return };
-    if handle.send(Signal::KILL).is_err() {
+    if steward.signal(Signal::KILL, |_| is_stopped).is_err() {
         return;
     }
     for place in Place::all() {
@@ -30,9 +29,7 @@ pub fn end_stopped_steward(steward: Identity) {
                 let detail = format!("its steward {WAS_STOPPED} and is ended");
                 let cause = Cause { reason: "stopped-steward".to_owned(), detail, sender: Some(describe(getpid())) };
                 Journal::at(&place).add(&id, Story::Stopping(cause));
-                for keeper in keepers(&place, &id).into_iter().filter_map(Identity::open) {
-                    keeper.send(Signal::CONT).ok();
-                }
+                signal_each(&keepers(&place, &id), Signal::CONT);
             }
         }
     }

@@ -1,17 +1,19 @@
-//! Who is left of a dead pen, and on what evidence.
+//! Finds what is left of a dead pen, on evidence, and signals it.
 //!
 //! Survivors are found by proof: a recorded process that is still the same one, a member of the pen's own control group, or a
 //! process that bears the pen's mark and has been handed to one of those above the pen (or to the first process), as the
 //! kernel does with orphans; and whatever descends from these. A recorded number that now belongs to another process is left alone.
 //!
-//! What has cleared its environment is not found so. That nothing of this kind is left is proved by those that could be: an orphan that
-//! was handed on since the pen was started. If there is one, and no fact says that it is a stranger, it is a candidate: it is named, and
-//! never signalled, and the pen stays on record.
+//! What has cleared its environment is not found so. The proof that no such process is left is that there is no
+//! *candidate*: an orphan that was handed on since the pen was started, and of which no fact says that it is a stranger. A candidate is
+//! named and never signalled, and the pen stays on record.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Instant;
 
+use nostray_sys::Signal;
 use nostray_sys::cgroup::Cgroup;
-use nostray_sys::identity::Identity;
+use nostray_sys::identity::{Identity, wait_for_end};
 use nostray_sys::proc::{self, Stat};
 use nostray_sys::process::{Pid, getpid};
 
@@ -54,7 +56,7 @@ impl std::fmt::Display for Evidence {
 /// A survivor.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// Who.
+    /// The process.
     pub process: Identity,
     /// What it runs.
     pub command: String,
@@ -66,7 +68,7 @@ pub struct Found {
 pub(crate) struct Machine {
     all: Vec<Stat>,
     by_pid: HashMap<Pid, usize>,
-    /// Who sweeps is not swept, though it may have been started inside of a dead pen.
+    /// The sweeper and its ancestors are not swept, though they may have been started inside a dead pen.
     ourselves: HashSet<Pid>,
 }
 
@@ -86,7 +88,7 @@ impl Machine {
         self.by_pid.get(&pid).and_then(|at| self.all.get(*at))
     }
 
-    /// Everybody who is left of a pen whose owner is dead.
+    /// Every process that is left of a pen whose owner is dead.
     pub(crate) fn survivors(&self, record: &Record) -> Vec<Found> {
         let user = nostray_sys::process::user();
         let group = record.cgroup.as_deref().and_then(|path| Cgroup::open(path.as_ref()).ok());
@@ -123,7 +125,7 @@ impl Machine {
         (parent == Pid::INIT || is_above()).then_some(parent)
     }
 
-    /// Those that may be of a pen whose owner is dead and of which no survivor is left: nothing proves it, and nothing proves the
+    /// Processes that may be of a pen whose owner is dead and of which no survivor is left: nothing proves it, and nothing proves the
     /// opposite. `keepers` are nostray's own processes, of any pen.
     pub(crate) fn candidates(&self, record: &Record, keepers: &HashSet<Identity>) -> Vec<Found> {
         // A process leaves neither a pid namespace, nor (by itself) a control group of its pen's own. And a record without a tree has the
@@ -143,8 +145,10 @@ impl Machine {
         let user = nostray_sys::process::user();
         let mut found = Vec::new();
         for stat in self.all.iter().filter(|stat| !stat.is_zombie() && !self.ourselves.contains(&stat.pid)) {
-            let who = Identity::from(stat);
-            let (Some(parent), true) = (stat.parent, stat.start.0 >= since || known.contains(&who)) else { continue };
+            let process = Identity::from(stat);
+            let (Some(parent), true) = (stat.parent, stat.start.0 >= since || known.contains(&process)) else {
+                continue;
+            };
             let is_hidden = || parent != Pid::INIT && self.stat(parent).is_none() && Stat::of(parent).is_none();
             let evidence = if reapers.contains(&parent) {
                 Evidence::Orphan(parent)
@@ -155,17 +159,17 @@ impl Machine {
             };
             if proc::real_user_of(stat.pid) == Some(user)
                 && !self.is_stranger(stat, record)
-                && !keepers.contains(&who)
+                && !keepers.contains(&process)
             {
-                found.push(Found { process: who, command: describe(stat.pid), evidence });
+                found.push(Found { process, command: describe(stat.pid), evidence });
             }
         }
         found.retain(|one| one.process.is_alive());
         found
     }
 
-    /// Those above a pen that get orphans. The kernel does not say who does, so it is known of the first process, of a service manager, of
-    /// nostray's own, and of a process that has a child from another session: it cannot have started that one itself.
+    /// The ancestors of a pen that get orphans. The kernel does not say which process is a subreaper, so it is known only of the first
+    /// process, of a service manager, of nostray's own, and of a process with a child from another session, which it cannot have started.
     fn known_reapers(&self, record: &Record) -> HashSet<Pid> {
         let above = reapers_of(record);
         let has_got_orphans = |reaper: &Stat| {
@@ -213,9 +217,9 @@ impl Machine {
         is_of_another || is_nostray(stat)
     }
 
-    /// Those on their way out of whom nobody can say any more whether they were of a pen: the mark goes with the memory, and with much
-    /// of that it may take long until the files go, with their locks. They can be waited for, and nothing else. To be asked after
-    /// [`Machine::survivors`]: whoever had its mark no more by then is among these, or gone.
+    /// Exiting processes that may have been of a pen: the mark goes with the memory, and a large process may hold its files and locks long
+    /// after that. They can only be waited for. To be called after [`Machine::survivors`]: a process that had lost its mark by then is
+    /// among these, or gone.
     pub(crate) fn leaving(&self, record: &Record) -> Vec<Identity> {
         let (user, reapers) = (nostray_sys::process::user(), reapers_of(record));
         let may_be_its = |stat: &&Stat| {
@@ -223,8 +227,8 @@ impl Machine {
                 && self.was_handed_to(stat, &reapers).is_some()
                 && proc::user_of(stat.pid) == Some(user)
         };
-        let is_leaving = |who: &Identity| {
-            let now = Stat::of(who.pid).filter(|now| now.start == who.start);
+        let is_leaving = |process: &Identity| {
+            let now = Stat::of(process.pid).filter(|now| now.start == process.start);
             now.is_some_and(|now| now.is_ending() && !now.is_zombie())
         };
         self.all.iter().filter(may_be_its).map(Identity::from).filter(is_leaving).collect()
@@ -252,7 +256,33 @@ fn is_nostray(stat: &Stat) -> bool {
     stat.name.starts_with("nostray") && proc::program_of(stat.pid).is_some_and(|program| is_ours(&program))
 }
 
-/// Those above a pen, to whom the kernel hands its orphans.
+/// The ancestors of a pen, to which the kernel hands its orphans.
 fn reapers_of(record: &Record) -> HashSet<Identity> {
     record.ancestors.iter().copied().filter_map(Process::identity).collect()
+}
+
+/// Signals processes that were found, each by its identity.
+pub(crate) fn signal_found(found: &[Found], signal: Signal) {
+    signal_some(found, signal, |_| true);
+}
+
+/// Signals some of the processes that were found.
+pub(crate) fn signal_some(found: &[Found], signal: Signal, is_meant: impl Fn(&Found) -> bool) {
+    for one in found.iter().filter(|one| is_meant(one)) {
+        one.process.signal(signal, |_| is_still_meant(one, found)).ok();
+    }
+}
+
+/// Whether a survivor by descent is still a child of the survivor that it was found by. A scan of `/proc` is no picture of one moment, and
+/// pids may have been reused during it. In doubt the process is left to the next round, which scans again.
+fn is_still_meant(one: &Found, found: &[Found]) -> bool {
+    let Evidence::DescendsFrom(parent) = one.evidence else { return true };
+    let above = found.iter().find(|other| other.process.pid == parent);
+    let now = Stat::of(one.process.pid).and_then(|stat| stat.parent);
+    above.is_some_and(|above| now == Some(parent) && above.process.is_alive())
+}
+
+/// Waits until all of these have ended, but not beyond `deadline`.
+pub(crate) fn wait_for_found(found: &[Found], deadline: Instant) {
+    wait_for_end(found.iter().map(|one| &one.process), deadline);
 }

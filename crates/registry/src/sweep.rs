@@ -1,97 +1,25 @@
 //! The sweep: ending what a dead owner left behind, and nothing else.
 //!
-//! An owner is dead when its lock is free, which the kernel sees to. `survivors` says who is left of it.
+//! An owner is dead when its lock is free, which the kernel guarantees. `survivors` finds what is left of it.
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nostray_pen::{Ask, PenId};
 use nostray_sys::cgroup::Cgroup;
-use nostray_sys::identity::{Identity, World};
-use nostray_sys::poll::{self, Until};
-use nostray_sys::proc::Stat;
+use nostray_sys::escalation::{Escalation, KILL_WAIT, Step};
+use nostray_sys::identity::{Identity, World, wait_for_end};
 use nostray_sys::process::{self, Pid};
 use nostray_sys::{Pidfd, Signal};
 
+use crate::debris::{remove_debris, remove_groups_without_record, set_aside};
 use crate::journal::{Journal, Story};
+use crate::owner::{Owner, owner_is_alive, take_over};
+use crate::policy::{Outcome, Policy, Swept};
 use crate::record::{self, Process, Record, Unreadable};
-use crate::survivors::{Evidence, Found, Machine};
-use crate::{Place, ending, files, witness};
-
-/// How a sweep is done.
-#[derive(Debug, Clone)]
-pub struct Policy {
-    /// Only look.
-    pub dry_run: bool,
-    /// End pens whose owner is alive, too, by asking them.
-    pub include_active: bool,
-    /// End pens all of whose keepers are stopped: they are kept by none.
-    pub include_frozen: bool,
-    /// No more time than this for all of it, but for the last SIGKILL.
-    pub budget: Duration,
-}
-
-impl Policy {
-    /// Everything that is dead, with all the patience that was promised to it.
-    #[must_use]
-    pub fn thorough() -> Self {
-        Self { dry_run: false, include_active: false, include_frozen: false, budget: Duration::from_secs(120) }
-    }
-
-    /// The same, beside the start of another pen.
-    #[must_use]
-    pub fn in_the_background() -> Self {
-        Self { budget: Duration::from_secs(30), ..Self::thorough() }
-    }
-}
-
-/// What came of one record.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// Its owner is alive: not touched.
-    Active,
-    /// Its owner was alive and has been asked to stop.
-    Asked,
-    /// Its owner is dead and nobody is left; the record has been removed.
-    Clean,
-    /// All who keep it are stopped. Whether it has been ended for that.
-    Frozen {
-        /// Nothing is left of it.
-        ended: bool,
-    },
-    /// Its owner is dead, and these may be of it: nothing proves it, nor the opposite. They are not touched, and the record stays.
-    Unproved {
-        /// Who was proved to be of it, and has been ended.
-        found: Vec<Found>,
-        /// Who may be.
-        candidates: Vec<Found>,
-    },
-    /// These were found, and this many of them are still there.
-    Survivors {
-        /// Who.
-        found: Vec<Found>,
-        /// How many could not be ended (or were only looked at).
-        left: usize,
-    },
-    /// It cannot be acted on.
-    Unreadable(Unreadable),
-    /// Its numbers belong to another pid namespace, where it must be swept.
-    Elsewhere,
-}
-
-/// A record, and what came of it.
-#[derive(Debug, Clone)]
-pub struct Swept {
-    /// The pen.
-    pub id: String,
-    /// Its command line, if it could be read.
-    pub command: Vec<String>,
-    /// What came of it.
-    pub outcome: Outcome,
-}
+use crate::survivors::{Found, Machine, signal_found, wait_for_found};
+use crate::{Place, ending, witness};
 
 /// What every start does a moment later, so it must be cheap: removes control groups that no record knows of, and looks for a record
 /// whose owner is dead. If there is one, another process sweeps. Returns that process; without one, the next start has to do it.
@@ -100,30 +28,20 @@ pub(crate) fn beside_a_start() -> Option<Pid> {
     let ids: Vec<_> = places.iter().map(|place| record::ids(place).unwrap_or_default()).collect();
     remove_groups_without_record(ids.iter().flatten());
     let has_dead_owner = places.iter().zip(&ids).any(|(place, ids)| {
-        // One that has ended since the list was made has no lock, and nothing to be swept either.
+        // A pen that has ended since the list was made has no lock, and nothing to be swept either.
         let is_dead = |id: &str| !matches!(take_over(place, id), Owner::Alive) && is_on_record(place, id);
-        ids.iter().any(|id| is_dead(id) && !is_of_the_living(place, id) && !is_still_unproved(place, id))
+        ids.iter().any(|id| is_dead(id) && !belongs_to_live_series(place, id) && !candidates_all_live(place, id))
     });
     if has_dead_owner { sweep_apart().ok() } else { None }
 }
 
-/// A pen whose every process was killed before it was on record has left an empty group. Groups of those on record are theirs to
-/// remove, or the sweep's.
-fn remove_groups_without_record<'a>(on_record: impl Iterator<Item = &'a String>) {
-    let on_record: HashSet<&str> = on_record.map(String::as_str).collect();
-    Cgroup::remove_empty(YOUNG, |name| PenId::of_group(name).is_some_and(|id| !on_record.contains(id)));
-}
-
-/// What is younger may be of a pen that is just starting.
-const YOUNG: Duration = Duration::from_secs(60);
-
-/// Whether a pen is one of a series whose front lives: what is left of it is that one's affair.
-fn is_of_the_living(place: &Place, id: &str) -> bool {
+/// Whether a pen is one of a series whose front lives: that front ends what is left of it.
+fn belongs_to_live_series(place: &Place, id: &str) -> bool {
     PenId::series_of(id).is_some_and(|series| owner_is_alive(place, series))
 }
 
 /// Whether the last sweep has found candidates, and all of them are still there: the next one would find no more.
-fn is_still_unproved(place: &Place, id: &str) -> bool {
+fn candidates_all_live(place: &Place, id: &str) -> bool {
     let record = Record::read(&record::path(place, id));
     let candidates = record.map(|record| record.candidates).unwrap_or_default();
     !candidates.is_empty() && candidates.into_iter().filter_map(Process::identity).all(Identity::is_alive)
@@ -141,54 +59,22 @@ pub(crate) fn sweep_apart() -> std::io::Result<Pid> {
     process::fork_apart("nostray-sweep", "", |_| drop(sweep(&Policy::in_the_background())))
 }
 
-/// Who owns a record.
-enum Owner {
-    Alive,
-    /// We do, as long as we hold its lock.
-    Us(Option<File>),
-}
-
-fn take_over(place: &Place, id: &str) -> Owner {
-    match files::to_lock(&record::lock_path(place, id)) {
-        Ok(lock) => match lock.try_lock() {
-            Ok(()) => Owner::Us(Some(lock)),
-            Err(_) => Owner::Alive,
-        },
-        // The lock is made before the record and removed after it, so this is no pen that is just starting or ending. But it may
-        // have been removed, or something else stands in its place, and a pen whose processes live is not dead for want of a file.
-        Err(_) => match Record::read(&record::path(place, id)) {
-            Ok(record)
-                if World::current() == Some(record.world())
-                    && record.keepers().into_iter().any(Identity::is_alive) =>
-            {
-                Owner::Alive
-            }
-            _ => Owner::Us(None),
-        },
-    }
-}
-
-/// Whether the owner of a record lives.
-#[must_use]
-pub(crate) fn owner_is_alive(place: &Place, id: &str) -> bool {
-    matches!(take_over(place, id), Owner::Alive)
-}
-
-/// A record whose owner is dead, and whoever is left.
+/// A record whose owner is dead, and what is left of its pen.
 struct Dead {
     place: Place,
     record: Record,
     found: Vec<Found>,
-    /// And those that may be of it, or not.
+    /// Processes that may be of it, or not.
     candidates: Vec<Found>,
-    /// That is nobody, and nobody is on the way out who might have been of it.
+    /// Nothing is left, and no exiting process might have been of it.
     is_clean: bool,
-    /// Ours until all is done: another sweep sees an owner, and leaves it to us.
+    escalation: Escalation,
+    /// Held until all is done: another sweep sees an owner, and leaves the record to this one.
     _lock: Option<File>,
     position: usize,
 }
 
-/// Sweeps every record. All the dead are asked to end together, so that it takes as long as the most patient of them.
+/// Sweeps every record. All dead pens get SIGTERM together, so that it takes as long as the longest grace.
 pub fn sweep(policy: &Policy) -> Vec<Swept> {
     let places = Place::all();
     let swept = sweep_those(policy, &places, |_, _| true);
@@ -205,7 +91,7 @@ pub fn is_on_record(place: &Place, id: &str) -> bool {
     record::path(place, id).exists()
 }
 
-/// Sweeps what is left of one pen, if all who kept it are dead.
+/// Sweeps what is left of one pen, if all its keepers are dead.
 pub fn sweep_pen(place: &Place, id: &str) {
     sweep_those(&Policy::thorough(), std::slice::from_ref(place), |_, other| other == id);
 }
@@ -218,7 +104,7 @@ pub(crate) fn sweep_those(policy: &Policy, places: &[Place], is_meant: impl Fn(&
     for place in places {
         let mut ids = record::ids(place).unwrap_or_default();
         // One with its series. Looked at before anything is taken over: what we hold ourselves seems to have an owner.
-        ids.retain(|id| is_meant(place, id) && !is_of_the_living(place, id));
+        ids.retain(|id| is_meant(place, id) && !belongs_to_live_series(place, id));
         for id in ids {
             look_at(place, id, policy, &mut swept, &mut dead);
         }
@@ -236,7 +122,7 @@ pub(crate) fn sweep_those(policy: &Policy, places: &[Place], is_meant: impl Fn(&
         one.is_clean = one.found.is_empty() && one.candidates.is_empty() && machine.leaving(&one.record).is_empty();
     }
     if !policy.dry_run {
-        ask_all(&dead, deadline);
+        terminate_all(&mut dead, deadline);
     }
     for one in dead {
         let position = one.position;
@@ -259,7 +145,7 @@ fn look_at(place: &Place, id: String, policy: &Policy, swept: &mut Vec<Swept>, d
             let asked = Instant::now();
             let ended = !policy.dry_run && {
                 ask(&record, Ask::Stop);
-                ending::see_to_it(place, &id, Ask::Stop, asked, &mut || {})
+                ending::ensure_end(place, &id, Ask::Stop, asked, &mut || {})
             };
             (record.command, Outcome::Frozen { ended })
         }
@@ -271,6 +157,7 @@ fn look_at(place: &Place, id: String, policy: &Policy, swept: &mut Vec<Swept>, d
         (Ok(record), Owner::Us(lock)) => match World::current() {
             Some(world) if world == record.world() => {
                 let command = record.command.clone();
+                let escalation = Escalation::Asked { until: Instant::now(), term_grace: record.promised_grace() };
                 let position = swept.len();
                 dead.push(Dead {
                     place: place.clone(),
@@ -278,13 +165,14 @@ fn look_at(place: &Place, id: String, policy: &Policy, swept: &mut Vec<Swept>, d
                     found: Vec::new(),
                     candidates: Vec::new(),
                     is_clean: false,
+                    escalation,
                     _lock: lock,
                     position,
                 });
                 (command, Outcome::Clean)
             }
             Some(world) if world.boot == record.boot => (record.command, Outcome::Elsewhere),
-            // The machine has been started anew since: nobody can have survived that.
+            // The machine was rebooted since: no process can have survived that.
             _ => {
                 if !policy.dry_run {
                     witness::remove(place, &id);
@@ -316,7 +204,7 @@ fn all_keepers(places: &[Place]) -> HashSet<Identity> {
     keepers
 }
 
-/// Asks whoever keeps a pen to end it. False when nobody is left to be asked.
+/// Asks the keeper of a pen to end it. False if no keeper lives.
 pub(crate) fn ask(record: &Record, ask: Ask) -> bool {
     if World::current() != Some(record.world()) {
         return false;
@@ -324,7 +212,7 @@ pub(crate) fn ask(record: &Record, ask: Ask) -> bool {
     let ask = |keeper: Pidfd| {
         let asked = nostray_pen::send(&keeper, ask, record.takes()).is_ok();
         if record.generation.is_some() {
-            keeper.send(Signal::CONT).ok(); // one that was stopped would not hear of it, and nobody else can be asked
+            keeper.send(Signal::CONT).ok(); // a stopped front would not act on it, and no other process can
         }
         asked
     };
@@ -333,42 +221,41 @@ pub(crate) fn ask(record: &Record, ask: Ask) -> bool {
     front.into_iter().chain(record.keepers()).find_map(Identity::open).is_some_and(ask)
 }
 
-/// SIGTERM to everybody who is left, and the grace that each was promised.
-fn ask_all(dead: &[Dead], deadline: Instant) {
-    let started = Instant::now();
+/// SIGTERM to every survivor of every pen, and the grace that each pen was promised.
+fn terminate_all(dead: &mut [Dead], deadline: Instant) {
+    let mut waits = Vec::new();
     for one in dead {
-        signal(&one.found, Signal::TERM);
-        signal(&one.found, Signal::CONT);
+        if let Step::Terminate(until) = one.escalation.next(Instant::now(), one.found.len()) {
+            signal_found(&one.found, Signal::TERM);
+            signal_found(&one.found, Signal::CONT);
+            waits.push((&one.found, until));
+        }
     }
-    for one in dead {
-        let grace = Duration::from_millis(one.record.term_grace).min(Duration::from_secs(366 * 24 * 3600));
-        wait_for_the_end(&one.found, (started + grace).min(deadline));
+    for (found, until) in waits {
+        wait_for_found(found, until.min(deadline));
     }
 }
 
-/// SIGKILL to whoever of a pen is still there, and again for those who were born meanwhile.
+/// SIGKILL to what is left of a pen, and again to processes that were born meanwhile.
 fn finish(dead: Dead, keepers: &HashSet<Identity>) -> Outcome {
-    let Dead { place, mut record, found, is_clean, .. } = dead;
+    let Dead { place, mut record, found, is_clean, mut escalation, .. } = dead;
     let group = record.cgroup.as_deref().and_then(|path| Cgroup::open(path.as_ref()).ok());
     let mut left = if is_clean { Vec::new() } else { who_is_left(&record) };
-    for _ in 0..ROUNDS {
-        if left.is_empty() {
-            break;
-        }
+    while let Step::Kill = escalation.next(Instant::now(), left.len()) {
         if let Some(group) = &group {
             group.kill().ok();
         }
-        signal(&left, Signal::KILL);
-        wait_for_the_end(&left, Instant::now() + Duration::from_millis(500));
+        signal_found(&left, Signal::KILL);
+        wait_for_found(&left, Instant::now() + KILL_WAIT);
         left = who_is_left(&record);
     }
     let candidates = if is_clean || !left.is_empty() { Vec::new() } else { candidates_of(&record, keepers) };
     if !candidates.is_empty() {
-        let who: Vec<Process> = candidates.iter().map(|one| one.process.into()).collect();
-        if record.candidates != who {
-            Journal::at(&place).add(&record.id, Story::Unproved { candidates: who.len() });
-            record.candidates = who;
-            // A later sweep finds out again what could not be written down.
+        let processes: Vec<Process> = candidates.iter().map(|one| one.process.into()).collect();
+        if record.candidates != processes {
+            Journal::at(&place).add(&record.id, Story::Unproved { candidates: processes.len() });
+            record.candidates = processes;
+            // If this fails, a later sweep finds the candidates again.
             record.write(&place).ok();
         }
         if !found.is_empty() {
@@ -386,20 +273,20 @@ fn finish(dead: Dead, keepers: &HashSet<Identity>) -> Outcome {
     if found.is_empty() { Outcome::Clean } else { Outcome::Survivors { found, left: left.len() } }
 }
 
-/// Those that may be of a pen. What is there for a moment only is waited for.
+/// The candidates of a pen, after a short wait: most orphans end within a moment.
 fn candidates_of(record: &Record, keepers: &HashSet<Identity>) -> Vec<Found> {
     let first = Machine::now().candidates(record, keepers);
     if !first.is_empty() {
-        wait_for_the_end(&first, Instant::now() + A_MOMENT);
+        wait_for_found(&first, Instant::now() + CANDIDATE_SETTLE_TIME);
     }
     if first.is_empty() { first } else { Machine::now().candidates(record, keepers) }
 }
 
-const A_MOMENT: Duration = Duration::from_millis(300);
+const CANDIDATE_SETTLE_TIME: Duration = Duration::from_millis(300);
 
-/// Whoever is left of a pen. If that is nobody, those who might have been of it and are on their way out are gone, too.
+/// What is left of a pen. If that is nothing, exiting processes that might have been of it are gone, too.
 fn who_is_left(record: &Record) -> Vec<Found> {
-    let until = Instant::now() + LEAVING;
+    let until = Instant::now() + EXITING_TIMEOUT;
     loop {
         let machine = Machine::now();
         let left = machine.survivors(record);
@@ -407,88 +294,9 @@ fn who_is_left(record: &Record) -> Vec<Found> {
         if leaving.is_empty() || Instant::now() >= until {
             return left;
         }
-        wait_for_handles(leaving.into_iter().filter_map(Identity::open).collect(), until);
+        wait_for_end(&leaving, until);
     }
 }
 
-/// No longer than this somebody is waited for who may be a stranger. A gigabyte is given back in a fraction of a second.
-const LEAVING: Duration = Duration::from_secs(5);
-
-/// Rounds of killing. Each waits for those who were killed; more are needed only for a tree that forks as it dies.
-const ROUNDS: usize = 20;
-
-fn signal(found: &[Found], signal: Signal) {
-    signal_those(found, signal, |_| true);
-}
-
-/// The same for some of them.
-pub(crate) fn signal_those(found: &[Found], signal: Signal, is_meant: impl Fn(&Found) -> bool) {
-    for one in found.iter().filter(|one| is_meant(one)) {
-        if let Some(handle) = one.process.open()
-            && is_still_meant(one, found)
-        {
-            handle.send(signal).ok();
-        }
-    }
-}
-
-/// Whether a survivor by descent still is what it was found to be: a child of that survivor, or of whoever got it when that
-/// one ended. A look at all of `/proc` is no picture of one moment, and numbers may have been given away during it. In doubt
-/// it is left to the next round, which looks again.
-fn is_still_meant(one: &Found, found: &[Found]) -> bool {
-    let Evidence::DescendsFrom(parent) = one.evidence else { return true };
-    let above = found.iter().find(|other| other.process.pid == parent);
-    let now = Stat::of(one.process.pid).and_then(|stat| stat.parent);
-    above.is_some_and(|above| now == Some(parent) && above.process.is_alive())
-}
-
-pub(crate) fn wait_for_the_end(found: &[Found], deadline: Instant) {
-    wait_for_handles(found.iter().filter_map(|found| found.process.open()).collect(), deadline);
-}
-
-pub(crate) fn wait_for_handles(mut handles: Vec<Pidfd>, deadline: Instant) {
-    while !handles.is_empty() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let events: Vec<_> = handles.iter().map(|handle| (handle.as_fd(), Until::Readable)).collect();
-        let ended = poll::wait(&events, Some(left)).unwrap_or_default();
-        if !ended.contains(&true) {
-            return;
-        }
-        let mut ended = ended.into_iter();
-        handles.retain(|_| !ended.next().unwrap_or(false));
-    }
-}
-
-/// Keeps a damaged record for whoever wants to look, and out of the way.
-fn set_aside(place: &Place, id: &str) {
-    std::fs::rename(record::path(place, id), place.file(&format!("{id}.damaged"))).ok();
-    std::fs::remove_file(record::lock_path(place, id)).ok();
-}
-
-/// Files that belong to no record: locks, and half-written records, of those who died in between. And damaged records that
-/// nobody has wanted to look at for a week.
-fn remove_debris(place: &Place) {
-    const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
-    for entry in std::fs::read_dir(place.path()).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let Some((id, kind)) =
-            path.file_stem().and_then(|s| s.to_str()).zip(path.extension().and_then(|e| e.to_str()))
-        else {
-            continue;
-        };
-        let older_than = |span: Duration| {
-            entry.metadata().and_then(|m| m.modified()).is_ok_and(|at| at.elapsed().is_ok_and(|age| age > span))
-        };
-        let debris = match kind {
-            // Who holds that is the broker: it must always be the same file.
-            "lock" if id.starts_with("broker-") => false,
-            // A young one is of a pen that is just starting, between the lock and the record.
-            "lock" | "new" => older_than(YOUNG) && !record::path(place, id).exists() && !owner_is_alive(place, id),
-            "damaged" => older_than(WEEK),
-            _ => false,
-        };
-        if debris {
-            std::fs::remove_file(&path).ok();
-        }
-    }
-}
+/// How long to wait for an exiting process, which may be a stranger. The kernel frees a gigabyte in a fraction of a second.
+const EXITING_TIMEOUT: Duration = Duration::from_secs(5);

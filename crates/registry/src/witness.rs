@@ -15,7 +15,7 @@ use crate::sweep;
 use crate::{Error, Place};
 use nostray_sys::secrets::{describe, masked, masked_text};
 
-/// Why a child is on record as stopping that has said so itself.
+/// The cause on record for a child that has said itself that it is stopping.
 pub const SAYS_STOPPING: &str = "the child says that it is stopping";
 
 /// What a user says of a pen.
@@ -97,7 +97,7 @@ impl Open {
         let own =
             Stat::of(getpid()).ok_or_else(|| Error::NoProc { why: "/proc/self/stat cannot be read".to_owned() })?;
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        // The lock first: a record whose lock is free is a dead pen's. (Nobody touches a young lock without a record.)
+        // The lock first: a record whose lock is free is a dead pen's. (No sweep touches a young lock without a record.)
         let lock_path = record::lock_path(&place, &id);
         let lock = File::options().write(true).create_new(true).mode(0o600).open(&lock_path);
         let lock = lock.map_err(Error::io(&lock_path))?;
@@ -192,7 +192,8 @@ impl Open {
             Event::NotExecuted(why) => self.tell(Story::Refused { why: why.clone() }),
             Event::Killing(processes) => self.tell(Story::Killed { processes: *processes }),
             Event::Refused(left) => {
-                let names: Vec<_> = left.iter().map(|who| format!("{} ({})", who.pid, describe(who.pid))).collect();
+                let names: Vec<_> =
+                    left.iter().map(|process| format!("{} ({})", process.pid, describe(process.pid))).collect();
                 self.tell(Story::Refused { why: format!("may not be signalled: {}", names.join(", ")) });
             }
             Event::Empty => {
@@ -228,7 +229,7 @@ impl Open {
     }
 }
 
-/// Removes a pen from the record: first what is said of it, then the lock, so that nobody ever sees a record without one.
+/// Removes a pen from the registry: first the record, then the lock, so that no reader ever sees a record without a lock.
 pub(crate) fn remove(place: &Place, id: &str) {
     std::fs::remove_file(record::path(place, id)).ok();
     std::fs::remove_file(record::lock_path(place, id)).ok();

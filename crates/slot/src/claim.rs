@@ -1,82 +1,27 @@
 //! Getting a slot: trying, waiting, asking, and not taking it before the old tree is gone. Nothing here blocks: whoever wants a slot
 //! has a host to watch meanwhile.
 
+mod clear;
+mod taken;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use nostray_pen::{Ask, PenId, Rate};
+use nostray_pen::PenId;
 use nostray_registry::{
-    Holder, Journal, Place, Process, State, Story, describe, end_holder_apart, sweep_slot_apart, sweep_slot_here,
-    why_no_world,
+    Holder, Journal, Place, Process, Story, end_holder_apart, sweep_slot_apart, sweep_slot_here, why_no_world,
 };
-use nostray_sys::identity::{Identity, World};
+use nostray_sys::identity::Identity;
 use nostray_sys::poll::{self, Until};
 use nostray_sys::process::getppid;
 use nostray_sys::{Pidfd, Signal};
 
-use crate::decide::{self, Because, Move, Sight, decide};
-use crate::history::{Changes, History, HolderEntry, Moment};
+use crate::decide;
+use crate::history::{History, Moment};
 use crate::lock::{Held, Lock};
 use crate::queue::{self, Kind, Ticket, Waiter};
-use crate::tenancy::Tenancy;
-use crate::{Error, Name, look, place_of};
-
-/// What to do if somebody holds the slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IfTaken {
-    /// Wait until it is free.
-    Wait,
-    /// Give up.
-    Fail,
-    /// Ask the holder to hand over.
-    Replace,
-}
-
-/// What somebody wants.
-#[derive(Debug, Clone)]
-pub struct SlotRequest {
-    /// Which slot.
-    pub slot: Name,
-    /// What to do if somebody holds it.
-    pub if_taken: IfTaken,
-    /// How long to wait at most.
-    pub wait_timeout: Option<Duration>,
-    /// If it changed hands more often than this, no holder is asked to hand over.
-    pub max_handovers: Rate,
-    /// The command line, with secrets masked.
-    pub command: Vec<String>,
-    /// The session that it is for.
-    pub session: Option<String>,
-}
-
-/// How far it has come.
-#[derive(Debug)]
-pub enum Step {
-    /// The slot is ours, and nothing is left of whoever had it before.
-    Taken(Tenancy),
-    /// To be looked at again when something has happened; and what a person should know.
-    Waiting(Option<String>),
-    /// It is not to be had.
-    Refused(Refusal),
-}
-
-/// Why a slot is not to be had, in a sentence for a person.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal(pub String);
-
-/// A process that may be left of a holder, for a person.
-fn in_words(process: &Process) -> Option<String> {
-    let who = process.identity().filter(|who| who.is_alive())?;
-    Some(format!("process {} ({})", who.pid, describe(who.pid)))
-}
-
-/// As many as a sentence can bear.
-fn shortened(candidates: &[String]) -> String {
-    const ENOUGH: usize = 3;
-    let more = candidates.len().saturating_sub(ENOUGH);
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    candidates.iter().take(ENOUGH).cloned().collect::<Vec<_>>().join(", ") + &more
-}
+use crate::request::{IfTaken, Refusal, SlotRequest, Step};
+use crate::{Error, place_of};
 
 /// Who ends something for us: it takes its time.
 #[derive(Debug)]
@@ -125,13 +70,6 @@ pub struct Claim {
 /// What has no event is looked for: soon after something has happened, and then less and less often.
 const SOON: Duration = Duration::from_millis(1);
 const SELDOM: Duration = Duration::from_secs(1);
-/// Whoever only looks whether the lock is free has it no longer than this.
-const A_LOOK: Duration = Duration::from_millis(100);
-/// Unless it comes to a halt in the middle of it, on a busy machine. A slot is not called taken before, if nobody is known to have it.
-const A_LONG_LOOK: Duration = Duration::from_secs(5);
-/// So often what a dead holder has left is swept, before it is given up.
-const SWEEPS: u32 = 3;
-
 impl Claim {
     /// Nothing is done before the first [`Claim::step`].
     pub fn new(wish: SlotRequest, id: &PenId) -> Result<Self, Error> {
@@ -290,215 +228,6 @@ impl Claim {
         before.is_some()
     }
 
-    /// The slot could not be had just now.
-    fn taken(&mut self, is_behind: bool, holder: Option<Holder>) -> Result<Step, Error> {
-        let if_taken = if self.has_settled { IfTaken::Wait } else { self.wish.if_taken };
-        // What one holder was asked is nothing that the next one has heard of.
-        self.asked.take_if(|(id, _)| holder.as_ref().is_some_and(|holder| holder.record.id != *id));
-        self.look_for_frozen(if_taken, holder.as_ref());
-        let changes = self.goes_from_hand_to_hand();
-        self.was_replaced |= if_taken == IfTaken::Replace && self.host_was_replaced();
-        let is_superseded =
-            if_taken == IfTaken::Replace && (is_behind || self.is_too_late_to_replace(holder.as_ref()));
-        let sight = Sight {
-            is_behind,
-            is_superseded,
-            is_loop: changes.is_some(),
-            was_replaced: self.was_replaced,
-            // Another thread of a program that guards itself may wait until the first one lets go; it cannot be replaced by it.
-            is_our_own: holder.as_ref().is_some_and(|holder| {
-                holder.is_around_us() && !(if_taken == IfTaken::Wait && holder.is_this_process())
-            }),
-            holder: holder.as_ref().map_or(decide::Seen::Unknown, |holder| self.seen(holder)),
-            asked: self.asked.as_ref().map(|(_, asked)| self.looked_at.saturating_duration_since(*asked)),
-            frozen: self.frozen.map(|since| self.looked_at.saturating_duration_since(since)),
-            is_young: self.began.elapsed() < if if_taken == IfTaken::Fail { A_LONG_LOOK } else { A_LOOK },
-            is_late: self.wish.wait_timeout.is_some_and(|time| self.began.elapsed() >= time),
-        };
-        let slot = &self.wish.slot;
-        let by = look::by_whom(holder.as_ref().map(|holder| &holder.record));
-        Ok(match decide(if_taken, &sight) {
-            Move::Wait => {
-                let verb = if if_taken == IfTaken::Replace && !sight.was_replaced {
-                    "waiting to replace it"
-                } else {
-                    "waiting"
-                };
-                let news = (!self.has_told && !sight.is_young).then(|| format!("slot {slot} is {by}; {verb}"));
-                self.has_told |= news.is_some();
-                Step::Waiting(news)
-            }
-            Move::Ask => {
-                self.asked = holder.as_ref().map(|holder| (holder.record.id.clone(), Instant::now()));
-                let heard = holder.is_some_and(|holder| holder.ask(Ask::HandOver));
-                let news = format!("slot {slot} is {by}, and was asked to hand over");
-                self.has_told = true;
-                self.tell(&format!(
-                    "{by}; asked to hand over{}",
-                    if heard { "" } else { ", but nobody was there to hear" }
-                ));
-                Step::Waiting(Some(news))
-            }
-            Move::Wake => {
-                match holder {
-                    Some(holder) => holder.wake(),
-                    None => drop(self.signal_frozen(Signal::CONT, None)),
-                }
-                Step::Waiting(None)
-            }
-            Move::EndFromOutside if holder.is_none() => {
-                self.tell("whoever has it is stopped, and not on record; it is killed");
-                self.signal_frozen(Signal::KILL, None);
-                Step::Waiting(None)
-            }
-            // Whoever of its keepers is stopped and has the lock keeps the others from ending.
-            Move::EndFromOutside
-                if matches!(sight.holder, decide::Seen::Stopping { .. })
-                    && self.signal_frozen(Signal::KILL, holder.as_ref()) =>
-            {
-                self.tell(&format!("{by}; one who keeps it is stopped, and is killed"));
-                Step::Waiting(None)
-            }
-            Move::EndFromOutside if self.helper.is_some() => Step::Waiting(None),
-            Move::EndFromOutside => {
-                let news = format!("slot {slot} is {by}, which does not answer, and is ended from outside");
-                self.tell(&format!("{by}; it does not answer, and is ended from outside"));
-                self.help(holder.as_ref());
-                self.asked = holder.map(|holder| (holder.record.id, Instant::now()));
-                Step::Waiting(Some(news))
-            }
-            Move::SettleForWaiting => {
-                let limit = self.wish.max_handovers;
-                let (why, until) = match changes.filter(|_| !sight.was_replaced) {
-                    Some(changes) => (
-                        format!("{changes} (limit {limit}), so the holder is not asked to hand over"),
-                        " instead".to_owned(),
-                    ),
-                    None => (
-                        "this host was replaced and does not replace in turn".to_owned(),
-                        format!(" until it ends, or a person says `nostray slot release {slot}`"),
-                    ),
-                };
-                if let Some(ticket) = &mut self.ticket {
-                    ticket.settle_for_waiting();
-                    self.has_settled = ticket.kind() == Kind::Wait;
-                }
-                self.has_told = true;
-                self.tell(&format!("{by}; {why}"));
-                Step::Waiting(Some(format!("slot {slot} is {by}; {why}; waiting{until}")))
-            }
-            Move::GiveUp(because) => {
-                let why = match because {
-                    Because::Taken => String::new(),
-                    Because::TooLate => {
-                        let time = self.wish.wait_timeout.unwrap_or_default();
-                        format!(", and was not free after {}", humantime::format_duration(time))
-                    }
-                    Because::Superseded => ", and somebody who came later replaces it instead".to_owned(),
-                    Because::OurOwn => ", and this was started by it: it would wait for itself".to_owned(),
-                };
-                let text = format!("slot {slot} is {by}{why}; `nostray slot show {slot}` tells more");
-                Step::Refused(self.refuse(text))
-            }
-        })
-    }
-
-    /// A holder, as far as it matters.
-    fn seen(&self, holder: &Holder) -> decide::Seen {
-        let record = &holder.record;
-        match record.state {
-            State::Starting => decide::Seen::Starting,
-            State::Stopping { .. } => {
-                let promised = record.eof_grace.saturating_add(record.term_grace);
-                let since = Moment::now().time.saturating_sub(record.since);
-                let is_frozen = || holder.is_frozen() || !self.lock.frozen_holders().is_empty();
-                let overdue = since.checked_sub(promised).filter(|_| is_frozen());
-                decide::Seen::Stopping { overdue: overdue.map(Duration::from_millis) }
-            }
-            State::Ready | State::Asleep | State::BackingOff { .. } | State::Tripped { .. } => decide::Seen::Settled,
-        }
-    }
-
-    /// Whether a holder is stopped that is not ready. Only who wants to replace it wants to know: it is a look at all processes.
-    fn look_for_frozen(&mut self, if_taken: IfTaken, holder: Option<&Holder>) {
-        let is_frozen = if_taken == IfTaken::Replace
-            && self.began.elapsed() >= A_LOOK
-            && match holder {
-                Some(holder) => holder.record.state == State::Starting && holder.is_frozen(),
-                None => !self.lock.frozen_holders().is_empty(),
-            };
-        self.frozen = is_frozen.then(|| self.frozen.unwrap_or(self.looked_at));
-    }
-
-    /// Signals those who are stopped and have the lock; each by its identity, and only if it still has it, and is one of `holder`'s, or
-    /// nobody is on record who could have it. False if there is none.
-    fn signal_frozen(&self, signal: Signal, holder: Option<&Holder>) -> bool {
-        let mut any = false;
-        for who in self.lock.frozen_holders() {
-            let Some(handle) = who.open() else { continue };
-            let is_meant = holder.map_or_else(|| self.holder().is_none(), |holder| holder.has(who));
-            if is_meant && self.lock.frozen_holders().contains(&who) {
-                any |= handle.send(signal).is_ok();
-            }
-        }
-        any
-    }
-
-    /// The slot is ours. Nothing is started before the old tree is gone: if all who kept it were killed, it may not be.
-    fn clear(&mut self) -> Result<Step, Error> {
-        let places = History::read(&self.place).places();
-        let before = Holder::all_of(self.wish.slot.as_str(), &places);
-        let before: Vec<Holder> = before.into_iter().filter(|holder| holder.record.id != self.id).collect();
-        let before: Vec<Holder> = before.into_iter().filter(Holder::may_be_left).collect();
-        if let Some(kept) = before.iter().find(|holder| holder.is_kept()) {
-            // It has another lock: somebody has removed the directory of the slot, or it has another one.
-            return self.taken(false, Some(kept.clone()));
-        }
-        let Some(last) = before.first() else { return self.take() };
-        if self.wish.wait_timeout.is_some_and(|time| self.began.elapsed() >= time) {
-            return self.taken(false, Some(last.clone()));
-        }
-        if self.helper.is_some() || before.iter().any(Holder::is_owned) {
-            return Ok(Step::Waiting(None)); // somebody sees to it
-        }
-        let candidates: Vec<String> = last.record.candidates.iter().filter_map(in_words).collect();
-        if candidates.is_empty() && !last.record.candidates.is_empty() {
-            self.sweeps = self.sweeps.min(SWEEPS - 1); // all that may have been left of it has ended since
-        }
-        if self.sweeps == SWEEPS {
-            self.held = None;
-            let (slot, id) = (&self.wish.slot, &last.record.id);
-            let text = if candidates.is_empty() {
-                format!(
-                    "slot {slot} is free, but something is left of {id} that had it, and cannot be ended; `nostray sweep` tells what"
-                )
-            } else {
-                format!(
-                    "slot {slot} is free, but it is not proved that nothing is left of {id}, which had it: {} may be; end what is, or \
-                     say `nostray sweep --forget {id}`",
-                    shortened(&candidates)
-                )
-            };
-            return Ok(Step::Refused(self.refuse(text)));
-        }
-        self.sweeps += 1;
-        self.tell(&format!("all who kept {} were killed; what is left of it is ended first", last.record.id));
-        self.help(None);
-        Ok(Step::Waiting(None))
-    }
-
-    fn take(&mut self) -> Result<Step, Error> {
-        let Some(held) = self.held.take() else { return Ok(Step::Waiting(None)) };
-        let SlotRequest { slot, command, session, .. } = self.wish.clone();
-        let replaced = self.ticket.as_ref().filter(|ticket| ticket.kind() == Kind::Replace);
-        let replaced = replaced.map(|ticket| ticket.turn.since());
-        let mut entry = HolderEntry::begin(&self.id, command, session);
-        (entry.host, entry.replaced) = (self.host, replaced);
-        History::add(&self.place, entry, self.asked.as_ref().map(|(id, _)| id.as_str()))?;
-        self.ticket = None;
-        Ok(Step::Taken(Tenancy::new(held, self.place.clone(), slot, self.id.clone())))
-    }
-
     /// Whoever holds it, if that is known: the last one who said so, if it is on record.
     fn holder(&self) -> Option<Holder> {
         let mut history = History::read(&self.place);
@@ -507,27 +236,6 @@ impl Claim {
         // A history may be lost; whoever is on record and lives has it all the same.
         let said = holders.iter().find(|holder| Some(&holder.record.id) == last.as_ref());
         said.or_else(|| holders.iter().find(|holder| holder.is_kept())).cloned()
-    }
-
-    /// Whether the holder wanted to replace somebody, too, and came later than we did. It has superseded us, though we were not looking.
-    fn is_too_late_to_replace(&self, holder: Option<&Holder>) -> bool {
-        let (Some(holder), Some(ticket)) = (holder, &self.ticket) else { return false };
-        let history = History::read(&self.place);
-        let entry = history.entries.iter().rev().find(|entry| entry.id == holder.record.id);
-        entry.and_then(|entry| entry.replaced).is_some_and(|since| since > ticket.turn.since())
-    }
-
-    fn host_was_replaced(&self) -> bool {
-        let (Some(host), Some(world)) = (self.host, World::current()) else { return false };
-        History::read(&self.place).was_replaced(host, &world.boot)
-    }
-
-    fn goes_from_hand_to_hand(&self) -> Option<Changes> {
-        if self.wish.if_taken != IfTaken::Replace {
-            return None;
-        }
-        let world = World::current()?;
-        History::read(&self.place).goes_from_hand_to_hand(self.wish.max_handovers, Moment::now(), &world.boot)
     }
 
     /// Somebody ends something for us; without another process, it is tried again the next time.

@@ -8,7 +8,8 @@ use nostray_sys::descriptors::write_to_stderr_at_once;
 use nostray_sys::poll::{self, Until};
 use nostray_sys::process::Ended;
 
-use crate::claim::{Claim, Refusal, SlotRequest, Step};
+use crate::claim::Claim;
+use crate::request::{Refusal, SlotRequest, Step};
 use crate::tenancy::{Tenancy, Tenant};
 use crate::{Error, NOT_NOW};
 

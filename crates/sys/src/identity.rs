@@ -2,10 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::time::Instant;
 
+use crate::poll::{self, Until};
 use crate::proc::{StartTime, Stat};
-use crate::{Pid, Pidfd};
+use crate::{Pid, Pidfd, Signal};
 
 /// The run of the machine, and the pid namespace, in which numbers have a meaning. Numbers of two worlds never name the same
 /// process.
@@ -65,6 +68,40 @@ impl Identity {
     #[must_use]
     pub fn is_alive(self) -> bool {
         Stat::of(self.pid).is_some_and(|now| now.start == self.start && !now.is_zombie())
+    }
+
+    /// Signals this very process: opens a handle, compares the identity, asks `is_target`, and sends through the handle. What
+    /// `is_target` reads in `/proc` is about this process as long as the handle says that it has not ended.
+    pub fn signal(self, signal: Signal, is_target: impl FnOnce(&Pidfd) -> bool) -> io::Result<()> {
+        let handle = self.open().filter(is_target).ok_or(io::ErrorKind::NotFound)?;
+        handle.send(signal)
+    }
+}
+
+/// Signals each of these processes that has not ended.
+pub fn signal_each(processes: &[Identity], signal: Signal) {
+    for process in processes {
+        process.signal(signal, |_| true).ok(); // it may have ended since, which is what a signal is for
+    }
+}
+
+/// Waits until all of these processes have ended, but not beyond `deadline`.
+pub fn wait_for_end<'a>(processes: impl IntoIterator<Item = &'a Identity>, deadline: Instant) {
+    let handles: Vec<Pidfd> = processes.into_iter().filter_map(|process| process.open()).collect();
+    wait_for_handles(handles.iter().collect(), deadline);
+}
+
+/// The same for processes on which the caller has handles.
+pub fn wait_for_handles(mut handles: Vec<&Pidfd>, deadline: Instant) {
+    while !handles.is_empty() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let events: Vec<_> = handles.iter().map(|handle| (handle.as_fd(), Until::Readable)).collect();
+        let Ok(ended) = poll::wait(&events, Some(left)) else { return };
+        let mut ended = ended.into_iter();
+        handles.retain(|_| !ended.next().unwrap_or(false));
+        if left.is_zero() {
+            return;
+        }
     }
 }
 

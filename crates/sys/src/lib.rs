@@ -9,6 +9,7 @@ compile_error!("nostray contains process trees on Linux only, so far");
 pub mod cgroup;
 pub mod clock;
 pub mod descriptors;
+pub mod escalation;
 pub mod events;
 pub mod exec;
 pub mod fifo;

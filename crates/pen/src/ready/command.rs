@@ -1,5 +1,5 @@
-//! Running a command to see whether the child is ready. It belongs to the tree like everything else, below a process that is its
-//! subreaper: whatever it starts ends with it, so that a look leaves nothing behind however often it is repeated.
+//! Runs the command of `--ready-cmd`. It belongs to the tree like everything else, below a process that is its subreaper: all that the
+//! command starts ends with it, so that repeated runs leave nothing behind.
 
 use std::ffi::OsString;
 use std::io;
@@ -19,12 +19,12 @@ use crate::killing::{Killing, Reaper, RoundOutcome};
 use crate::mark::{self, MARK};
 use crate::tree::{Tier, Tree};
 
-/// A command may take so long.
-const LONGEST: Duration = Duration::from_secs(10);
-/// How long those that were told to end are waited for before they are taken for somebody whom the child has left behind.
-const ENDING: Duration = Duration::from_secs(1);
+/// How long one run of the command may take.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a run that was told to end may take, before it counts as a process that the child has left behind.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What the process around a command is called.
+/// The name of the process around a command.
 const NAME: &str = "nostray-ready";
 
 /// The command that a shell is to run.
@@ -32,7 +32,7 @@ pub(super) fn program(command: &OsString) -> io::Result<Program> {
     Program::new(["sh".into(), "-c".into(), command.clone()])
 }
 
-/// A look that is being taken.
+/// A run of the command.
 #[derive(Debug)]
 pub(super) struct Probe {
     pub(super) pid: Pid,
@@ -61,7 +61,7 @@ impl Probe {
         if self.ending.is_none() {
             // It has not been reaped, so the number is still its own.
             send_to_own_child(self.pid, Signal::TERM).ok();
-            self.ending = Some(now + ENDING);
+            self.ending = Some(now + END_TIMEOUT);
         }
     }
 
@@ -74,7 +74,7 @@ impl Probe {
 /// In the process around the command: returns 0 if that has succeeded, once nothing of it is left.
 fn look(plan: &Plan, program: &Program, guard: Pid, group: Option<&Path>) -> u8 {
     const NO: u8 = 1;
-    // A guard that is killed takes it along: whatever is below is handed to the one who takes over.
+    // A guard that is killed takes it along: the kernel hands what is below to the spare, which takes over.
     let armed = process::ask_for_term_when_parent_ends().and_then(|()| process::become_subreaper());
     let (Ok(()), Ok(signals)) = (armed, SignalFd::new(&signals_to_watch())) else { return NO };
     if getppid() != Some(guard) {
@@ -91,8 +91,8 @@ fn look(plan: &Plan, program: &Program, guard: Pid, group: Option<&Path>) -> u8 
         Ok(Side::Parent(shell)) => shell,
         Err(_) => return NO,
     };
-    let mut around = Around { shell, ended: None, tree: Tree::new(Tier::Subreaper) };
-    let (until, mut killing) = (Instant::now() + LONGEST, None);
+    let mut around = ProbeRunner { shell, ended: None, tree: Tree::new(Tier::Subreaper) };
+    let (until, mut killing) = (Instant::now() + COMMAND_TIMEOUT, None);
     let mut is_wanted = true;
     while around.reap() {
         let now = Instant::now();
@@ -104,7 +104,7 @@ fn look(plan: &Plan, program: &Program, guard: Pid, group: Option<&Path>) -> u8 
                 killing
             });
             if let RoundOutcome::Refused(_) = killing.round(&mut around) {
-                break; // they are handed to the guard, which says so at the end
+                break; // they are handed to the guard, which reports them at the end
             }
         }
         let next = killing.as_ref().map_or(Some(until), Killing::next);
@@ -129,14 +129,14 @@ fn become_command(plan: &Plan, program: &Program, around: Pid) -> ! {
     process::exit_now(CANNOT)
 }
 
-/// What the process around the command knows of it.
-struct Around {
+/// The process around the command.
+struct ProbeRunner {
     shell: Pid,
     ended: Option<Ended>,
     tree: Tree<'static>,
 }
 
-impl Reaper<'static> for Around {
+impl Reaper<'static> for ProbeRunner {
     fn tree(&mut self) -> &mut Tree<'static> {
         &mut self.tree
     }

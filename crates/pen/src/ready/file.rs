@@ -1,4 +1,4 @@
-//! Telling a file that appears from one that was there before: a stale one of an earlier run means nothing.
+//! Tells a file that appears from a stale one of an earlier run.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -1,18 +1,18 @@
-//! Finding a line that matches in bytes that come in pieces.
+//! Finds a matching line in bytes that come in pieces.
 
-use super::wish::Pattern;
+use super::condition::Pattern;
 
-/// No more of a line is looked at.
-const LONGEST: usize = 64 << 10;
+/// Only the beginning of a longer line is matched.
+const MAX_LINE: usize = 64 << 10;
 
 /// The line that is being read.
 #[derive(Debug)]
-pub(super) struct Lines<'a> {
+pub(super) struct LineMatcher<'a> {
     pattern: &'a Pattern,
     line: Vec<u8>,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> LineMatcher<'a> {
     pub(super) fn new(pattern: &'a Pattern) -> Self {
         Self { pattern, line: Vec::new() }
     }
@@ -40,7 +40,7 @@ impl<'a> Lines<'a> {
     }
 
     fn keep(&mut self, piece: &[u8]) {
-        let room = LONGEST - self.line.len();
+        let room = MAX_LINE - self.line.len();
         self.line.extend_from_slice(&piece[..piece.len().min(room)]);
     }
 }
@@ -58,7 +58,7 @@ mod tests {
         let text = b"loading\nnot ready yet\r\nready\r\nmore";
         let pattern = pattern("^ready$");
         for size in 1..text.len() {
-            let mut lines = Lines::new(&pattern);
+            let mut lines = LineMatcher::new(&pattern);
             let found = text.chunks(size).position(|piece| lines.take(piece)).expect("is there");
             assert_eq!(found, 29 / size, "the end of the line is at 29, pieces of {size}");
         }
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn half_a_line_is_none_until_nothing_more_can_come() {
         let pattern = pattern("ready");
-        let mut lines = Lines::new(&pattern);
+        let mut lines = LineMatcher::new(&pattern);
         assert!(!lines.take(b"ready"));
         assert!(lines.end());
         assert!(!lines.end(), "once");
@@ -76,17 +76,17 @@ mod tests {
     #[test]
     fn only_the_beginning_of_a_long_line_is_kept() {
         let pattern = pattern("end$");
-        let mut lines = Lines::new(&pattern);
+        let mut lines = LineMatcher::new(&pattern);
         for _ in 0..100 {
             assert!(!lines.take(&[b'x'; 10_000]));
         }
-        assert_eq!(lines.line.len(), LONGEST);
+        assert_eq!(lines.line.len(), MAX_LINE);
         assert!(!lines.take(b"end\n") && lines.take(b"end\n"));
     }
 
     #[test]
     fn what_is_no_text_harms_nothing() {
         let pattern = pattern("ready");
-        assert!(Lines::new(&pattern).take(b"\xff\xfe\0ready\n"));
+        assert!(LineMatcher::new(&pattern).take(b"\xff\xfe\0ready\n"));
     }
 }

@@ -1,20 +1,20 @@
 //! *Ready* as a fact that a user can define, and noticing it.
 //!
-//! `wish` is what may be meant by it. `means` is what noticing it takes, made before the forks; `readiness` is the noticing, in
-//! whoever keeps the tree. Beside them is a file for each kind: `lines` and `errors` (a line on standard error), `file`, `command`,
-//! `notices` (what the child tells itself); and `pace`, for what nobody tells.
+//! `condition` is what a user may define as ready. `detector` holds what detecting it takes, made before the forks. `readiness` detects it,
+//! in the process that keeps the tree. Beside them is a file for each kind: `lines` and `stderr` (a line on standard error), `file`,
+//! `command`, `notices` (`sd_notify`); and `poll_interval` for the kinds that send no event.
 
 mod command;
-mod errors;
+mod condition;
+mod detector;
 mod file;
 mod lines;
-mod means;
 mod notices;
-mod pace;
+mod poll_interval;
 mod readiness;
-mod wish;
+mod stderr;
 
-pub(crate) use means::Means;
+pub use condition::{Pattern, Port, Ready};
+pub(crate) use detector::Detector;
 pub(crate) use notices::Notice;
 pub(crate) use readiness::{Readiness, Stream};
-pub use wish::{Pattern, Port, Ready};

@@ -1,15 +1,15 @@
-//! What a child tells by `sd_notify`: assignments, a line each, in messages that may contain anything.
+//! Parses `sd_notify` messages of a child: assignments, a line each. A message may contain anything.
 
 use std::time::{Duration, Instant};
 
 /// The longest message that is looked at; systemd takes no longer one either.
-pub(super) const LONGEST: usize = 4096;
-/// More time than this must be asked for again, so that a child which has lost its mind does not live on unnoticed.
-const MOST_TIME: Duration = Duration::from_secs(3600);
+pub(super) const MAX_MESSAGE: usize = 4096;
+/// The most time that one message can ask for, so that a runaway child does not live on unnoticed.
+const MAX_EXTENSION: Duration = Duration::from_secs(3600);
 /// What is kept of a status.
-const LONGEST_STATUS: usize = 512;
+const MAX_STATUS: usize = 512;
 /// A status that changes faster is told less often: each one is a file written.
-const BETWEEN_TWO: Duration = Duration::from_millis(250);
+const STATUS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Something that the child says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(super) fn read(message: &[u8]) -> impl Iterator<Item = Notice> {
             b"STOPPING" if value == b"1" => Some(Notice::Stopping),
             b"EXTEND_TIMEOUT_USEC" => {
                 let time = std::str::from_utf8(value).ok()?.trim().parse().ok()?;
-                Some(Notice::Extend(Duration::from_micros(time).min(MOST_TIME)))
+                Some(Notice::Extend(Duration::from_micros(time).min(MAX_EXTENSION)))
             }
             b"STATUS" => Some(Notice::Status(legible(value))),
             _ => None,
@@ -41,11 +41,11 @@ pub(super) fn read(message: &[u8]) -> impl Iterator<Item = Notice> {
 
 /// For a terminal, on one line.
 fn legible(text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&text[..text.len().min(LONGEST_STATUS)]);
+    let text = String::from_utf8_lossy(&text[..text.len().min(MAX_STATUS)]);
     text.chars().filter(|c| !c.is_control()).collect::<String>().trim().to_owned()
 }
 
-/// The status that is told to others, not faster than they can take it.
+/// The child's status, with a limit on how often a change is passed on.
 #[derive(Debug, Default)]
 pub(super) struct Status {
     told: Option<(String, Instant)>,
@@ -61,12 +61,12 @@ impl Status {
     /// When there is one to be told.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.waiting.as_ref()?;
-        Some(self.told.as_ref().map_or_else(Instant::now, |(_, at)| *at + BETWEEN_TWO))
+        Some(self.told.as_ref().map_or_else(Instant::now, |(_, at)| *at + STATUS_INTERVAL))
     }
 
     /// The one that is to be told now.
     pub(super) fn due(&mut self, now: Instant) -> Option<String> {
-        if self.told.as_ref().is_some_and(|(_, at)| now < *at + BETWEEN_TWO) {
+        if self.told.as_ref().is_some_and(|(_, at)| now < *at + STATUS_INTERVAL) {
             return None;
         }
         let text = self.waiting.take()?;
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn nobody_gets_more_than_an_hour_at_a_time() {
-        assert_eq!(said(format!("EXTEND_TIMEOUT_USEC={}", u64::MAX).as_bytes()), [Notice::Extend(MOST_TIME)]);
+        assert_eq!(said(format!("EXTEND_TIMEOUT_USEC={}", u64::MAX).as_bytes()), [Notice::Extend(MAX_EXTENSION)]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What is needed to notice that a child is ready, made by the front before it forks, as everything is that spare and guard need.
+//! The resources for detecting that a child is ready. The front makes them before it forks, so that spare and guard inherit them.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -19,14 +19,14 @@ use crate::{During, Error};
 /// Where a service finds the socket of its service manager.
 pub(crate) const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 
-/// By what it is noticed.
+/// One kind of detection, with its resources.
 #[derive(Debug)]
-pub(crate) enum Means {
+pub(crate) enum Detector {
     /// The child's standard error is a pipe of ours.
     Line {
         pattern: Pattern,
         reader: OwnedFd,
-        /// Until the next one in line has been forked.
+        /// Until the next process of the pen has been forked.
         writer: RefCell<Option<OwnedFd>>,
     },
     Port(Port),
@@ -37,7 +37,7 @@ pub(crate) enum Means {
     },
     Command {
         program: Program,
-        /// The child's, which the guard leaves.
+        /// The child's directory, which the guard leaves.
         directory: OwnedFd,
     },
     Notify {
@@ -47,8 +47,8 @@ pub(crate) enum Means {
     },
 }
 
-impl Means {
-    /// None where there is nothing to be noticed.
+impl Detector {
+    /// `None` if a started child is a ready one.
     pub(crate) fn prepare(ready: &Ready, id: &PenId) -> Result<Option<Self>, Error> {
         Ok(Some(match ready {
             Ready::Started => return Ok(None),
@@ -74,7 +74,7 @@ impl Means {
         }))
     }
 
-    /// Notes what is there before the start. As late as possible: whoever was waited for may have left it only now.
+    /// Notes the file that is there before the start. As late as possible: a predecessor may have left it only now.
     pub(crate) fn take_stock(&mut self) {
         if let Self::File { path, before } = self {
             *before = Stamp::of(path);
@@ -97,8 +97,8 @@ impl Means {
         }
     }
 
-    /// In front, spare and guard, each when it has forked the next one in line: whoever keeps the child's end of a pipe would never
-    /// see its end.
+    /// In front, spare and guard, each when it has forked the next process: a process that keeps the child's end of the pipe open would
+    /// never see the end of the pipe.
     pub(crate) fn let_go(&self) {
         if let Self::Line { writer, .. } = self {
             writer.take();

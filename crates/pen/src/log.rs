@@ -1,4 +1,4 @@
-//! What nostray says: to standard error and to the log file, never to standard output.
+//! Messages of front, spare and guard: to standard error and to the log file, never to standard output.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -12,18 +12,18 @@ use nostray_sys::text::escaped;
 use crate::mark::PenId;
 use crate::{Error, Spec};
 
-/// Where to say things. Front, spare and guard share it, over fork.
+/// Where messages go. Front, spare and guard share it, over fork.
 #[derive(Debug)]
-pub(crate) struct Voice {
+pub(crate) struct Log {
     id: PenId,
     verbose: bool,
-    log: Option<File>,
+    file: Option<File>,
 }
 
-impl Voice {
+impl Log {
     pub(crate) fn open(spec: &Spec, id: PenId) -> Result<Self, Error> {
-        let log = spec.log_file.as_ref().map(|path| {
-            // Never waiting: a pipe without a reader is refused, and one that is full loses words, not the guard.
+        let file = spec.log_file.as_ref().map(|path| {
+            // Never blocking: a pipe without a reader is refused, and a full pipe loses messages instead of blocking the guard.
             File::options()
                 .create(true)
                 .append(true)
@@ -31,7 +31,7 @@ impl Voice {
                 .open(path)
                 .map_err(|error| Error::LogFile { path: path.clone(), error })
         });
-        Ok(Self { id, verbose: spec.verbose, log: log.transpose()? })
+        Ok(Self { id, verbose: spec.verbose, file: file.transpose()? })
     }
 
     /// Something that a person should know although nothing is wrong with the command.
@@ -40,7 +40,7 @@ impl Voice {
         self.write_down(&text);
     }
 
-    /// Something for those who asked for more.
+    /// Something for a user who asked for `--verbose`.
     pub(crate) fn note(&self, text: impl Display) {
         if self.verbose {
             write_to_stderr_at_once(&format!("nostray: {text}\n"));
@@ -49,12 +49,12 @@ impl Voice {
     }
 
     fn write_down(&self, text: &dyn Display) {
-        if let Some(mut log) = self.log.as_ref() {
+        if let Some(mut file) = self.file.as_ref() {
             let now = humantime::format_rfc3339_millis(SystemTime::now());
             let text = text.to_string();
             let line = format!("{now} {} [{}] {}\n", self.id, std::process::id(), escaped(&text));
             // A full disk or a full pipe must not keep a tree alive: what does not fit is lost.
-            log.write_all(line.as_bytes()).ok();
+            file.write_all(line.as_bytes()).ok();
         }
     }
 }

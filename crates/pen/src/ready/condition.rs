@@ -1,4 +1,4 @@
-//! What a user takes for *ready*. Each is checked when it is made, so that nothing can be wrong with it later.
+//! What a user defines as *ready*. Each value is checked when it is made, so that nothing can be wrong with it later.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -17,7 +17,7 @@ pub enum Ready {
     Started,
     /// A line on its standard error matches.
     Line(Pattern),
-    /// Somebody of its tree listens on a TCP port.
+    /// A process of its tree listens on a TCP port.
     Port(Port),
     /// A file is there that was not there before the start. A relative path is relative to the child's directory.
     File(PathBuf),
@@ -92,7 +92,7 @@ enum Host {
 }
 
 impl Port {
-    /// Whether somebody who listens on this address and port can be reached at this one.
+    /// Whether a listener on this address and port can be reached at this one.
     #[must_use]
     pub fn is_served_by(&self, address: IpAddr, port: u16) -> bool {
         // An IPv6 socket that listens on every address takes what comes by IPv4 as well, unless it was told not to, which cannot

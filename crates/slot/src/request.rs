@@ -1,0 +1,51 @@
+//! What a caller wants of a slot, and what it is told.
+
+use std::time::Duration;
+
+use nostray_pen::Rate;
+
+use crate::Name;
+use crate::tenancy::Tenancy;
+
+/// What to do if somebody holds the slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfTaken {
+    /// Wait until it is free.
+    Wait,
+    /// Give up.
+    Fail,
+    /// Ask the holder to hand over.
+    Replace,
+}
+
+/// What somebody wants.
+#[derive(Debug, Clone)]
+pub struct SlotRequest {
+    /// Which slot.
+    pub slot: Name,
+    /// What to do if somebody holds it.
+    pub if_taken: IfTaken,
+    /// How long to wait at most.
+    pub wait_timeout: Option<Duration>,
+    /// If it changed hands more often than this, no holder is asked to hand over.
+    pub max_handovers: Rate,
+    /// The command line, with secrets masked.
+    pub command: Vec<String>,
+    /// The session that it is for.
+    pub session: Option<String>,
+}
+
+/// How far it has come.
+#[derive(Debug)]
+pub enum Step {
+    /// The slot is ours, and nothing is left of whoever had it before.
+    Taken(Tenancy),
+    /// To be looked at again when something has happened; and what a person should know.
+    Waiting(Option<String>),
+    /// It is not to be had.
+    Refused(Refusal),
+}
+
+/// Why a slot is not to be had, in a sentence for a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal(pub String);
