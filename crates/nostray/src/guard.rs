@@ -84,8 +84,37 @@ pub(crate) struct Charge {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SlotCharge {
     pub(crate) name: String,
-    pub(crate) if_taken: String,
+    pub(crate) if_taken: SlotPolicy,
     pub(crate) timeout: Option<u64>,
+}
+
+/// What to do if another tree holds the slot, as it is written into a charge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SlotPolicy {
+    Wait,
+    Fail,
+    Replace,
+}
+
+impl From<nostray_slot::IfTaken> for SlotPolicy {
+    fn from(if_taken: nostray_slot::IfTaken) -> Self {
+        match if_taken {
+            nostray_slot::IfTaken::Fail => Self::Fail,
+            nostray_slot::IfTaken::Replace => Self::Replace,
+            nostray_slot::IfTaken::Wait => Self::Wait,
+        }
+    }
+}
+
+impl From<SlotPolicy> for nostray_slot::IfTaken {
+    fn from(policy: SlotPolicy) -> Self {
+        match policy {
+            SlotPolicy::Wait => Self::Wait,
+            SlotPolicy::Fail => Self::Fail,
+            SlotPolicy::Replace => Self::Replace,
+        }
+    }
 }
 
 /// How a guard is started, before its charge and the command.
@@ -141,11 +170,7 @@ fn keep(charge: Charge, command: Vec<OsString>) -> Result<u8, String> {
         None => None,
         Some(slot) => Some(SlotRequest {
             slot: slot.name.parse()?,
-            if_taken: match slot.if_taken.as_str() {
-                "fail" => nostray_slot::IfTaken::Fail,
-                "replace" => nostray_slot::IfTaken::Replace,
-                _ => nostray_slot::IfTaken::Wait,
-            },
+            if_taken: slot.if_taken.into(),
             wait_timeout: slot.timeout.map(time),
             max_handovers: MAX_HANDOVERS,
             command: masked(&spec.command),

@@ -12,7 +12,7 @@ use apart::apart;
 use badchild::random::{Random, seed_of_round};
 use badchild::{Found, PATIENCE, pid, wait_until};
 use children::{Claim, build, in_time, ms, pid_of, rounds, runtime};
-use nostray::{CallError, IfTaken, Lease, Spec, SpecBuilder, Supervisor};
+use nostray::{CallError, IfTaken, Lease, LeaseSpec, LeaseSpecBuilder, Supervisor};
 use nostray_sys::Signal;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -53,7 +53,7 @@ fn spin(time: Duration) {
 }
 
 /// With graces so short that thousands of ends can be waited for.
-fn quick(spec: SpecBuilder) -> SpecBuilder {
+fn quick(spec: LeaseSpecBuilder) -> LeaseSpecBuilder {
     spec.eof_grace(ms(40)).term_grace(ms(20)).max_failures("1000/1s".parse().expect("right"))
 }
 
@@ -129,7 +129,7 @@ struct Round<'a> {
     supervisor: &'a Supervisor,
     random: Random,
     claim: &'a Claim,
-    spec: &'a Spec,
+    spec: &'a LeaseSpec,
     /// Of the process that answers.
     number: i64,
 }

@@ -1,4 +1,11 @@
-//! What to start, and how it is kept.
+//! What to start, and how it is kept: [`PenSpec`] for a [`crate::Pen`], [`LeaseSpec`](crate::LeaseSpec) for a child that is leased.
+//! Each has only the options that it obeys.
+
+#[cfg(feature = "supervisor")]
+mod handshake;
+#[cfg(feature = "supervisor")]
+mod lease;
+mod pen;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -7,8 +14,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nostray_pen::Graces;
-use nostray_supervise::{Backoff, MAX_FAILURES, Rate};
-use serde_json::{Value, json};
+
+#[cfg(feature = "supervisor")]
+pub use handshake::{Handshake, McpClient, Protocol};
+#[cfg(feature = "supervisor")]
+pub use lease::{LeaseSpec, LeaseSpecBuilder};
+pub use pen::{PenSpec, PenSpecBuilder};
 
 use crate::Error;
 
@@ -16,72 +27,50 @@ use crate::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Stdio {
-    /// To a pipe of the host's.
+    /// To a pipe whose other end the host has.
     #[default]
     Piped,
-    /// Where the host's own goes.
+    /// Where the host's own stream goes.
     Inherited,
-    /// Nowhere.
+    /// To `/dev/null`.
     Null,
 }
 
-/// What to do if somebody else holds the slot of a child.
+/// What to do if another process tree holds the slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum IfTaken {
-    /// Wait until it is free: first come, first served.
+    /// Wait until the holder has ended: first come, first served.
     #[default]
     Wait,
-    /// Give up.
+    /// Wait, but no longer than this.
+    WaitFor(Duration),
+    /// Give up at once.
     Fail,
     /// Ask the holder to end, and start when nothing is left of it.
     Replace,
+    /// Ask the holder to end, and give up if something is left of it after this time.
+    ReplaceWithin(Duration),
 }
 
-impl From<IfTaken> for nostray_slot::IfTaken {
-    fn from(if_taken: IfTaken) -> Self {
-        match if_taken {
-            IfTaken::Wait => Self::Wait,
-            IfTaken::Fail => Self::Fail,
-            IfTaken::Replace => Self::Replace,
+impl IfTaken {
+    /// In the terms of the slot: what to do, and for how long.
+    pub(crate) fn policy(self) -> (nostray_slot::IfTaken, Option<Duration>) {
+        match self {
+            Self::Wait => (nostray_slot::IfTaken::Wait, None),
+            Self::WaitFor(time) => (nostray_slot::IfTaken::Wait, Some(time)),
+            Self::Fail => (nostray_slot::IfTaken::Fail, None),
+            Self::Replace => (nostray_slot::IfTaken::Replace, None),
+            Self::ReplaceWithin(time) => (nostray_slot::IfTaken::Replace, Some(time)),
         }
     }
 }
 
-/// What every new child of a [`crate::Lease`] is told before anything else.
-#[derive(Debug, Clone, Default, PartialEq)]
-#[non_exhaustive]
-pub enum Handshake {
-    /// Nothing: it is ready with its first answer.
-    #[default]
-    None,
-    /// These requests, one after the other, each when the one before was answered; then these notifications.
-    Messages {
-        /// Methods with their parameters.
-        requests: Vec<(String, Value)>,
-        /// Methods with their parameters.
-        notifications: Vec<(String, Value)>,
-    },
-}
-
-impl Handshake {
-    /// That of MCP up to 2025-11-25. Later versions need none.
-    #[must_use]
-    pub fn mcp(protocol_version: &str, client_name: &str, client_version: &str) -> Self {
-        let client = json!({ "name": client_name, "version": client_version });
-        let params = json!({ "protocolVersion": protocol_version, "capabilities": {}, "clientInfo": client });
-        Self::Messages {
-            requests: vec![("initialize".to_owned(), params)],
-            notifications: vec![("notifications/initialized".to_owned(), json!({}))],
-        }
-    }
-}
-
-/// What to start, and how it is kept. Made by [`Spec::builder`], which checks it.
+/// What both kinds of specs say about the child.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Spec {
+pub(crate) struct ChildSpec {
     pub(crate) command: Vec<OsString>,
+    /// Variables that are set, or removed from the host's environment.
     pub(crate) environment: BTreeMap<OsString, Option<OsString>>,
     pub(crate) without_environment: bool,
     pub(crate) directory: Option<PathBuf>,
@@ -89,318 +78,159 @@ pub struct Spec {
     pub(crate) isolate_pids: bool,
     pub(crate) session: Option<String>,
     pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) streams: [Stdio; 3],
-    pub(crate) slot: Option<(nostray_slot::Name, IfTaken, Option<Duration>)>,
-    pub(crate) key: Option<String>,
-    pub(crate) keeping: Keeping,
+    pub(crate) slot: Option<(nostray_slot::Name, IfTaken)>,
 }
 
-/// How the child of a lease is kept.
+/// A [`ChildSpec`] that is not checked yet.
 #[derive(Debug, Clone)]
-pub(crate) struct Keeping {
-    pub(crate) handshake: Handshake,
-    pub(crate) respawn: bool,
-    pub(crate) backoff: Backoff,
-    pub(crate) max_failures: Rate,
-    pub(crate) hibernate: Option<Duration>,
-    pub(crate) max_age: Option<Duration>,
-    pub(crate) start_timeout: Option<Duration>,
-    pub(crate) call_timeout: Option<Duration>,
-    pub(crate) linger: Duration,
-    pub(crate) max_line: usize,
+pub(crate) struct ChildOptions {
+    command: Vec<OsString>,
+    environment: BTreeMap<OsString, Option<OsString>>,
+    without_environment: bool,
+    directory: Option<PathBuf>,
+    eof_grace: Duration,
+    term_grace: Duration,
+    isolate_pids: bool,
+    session: Option<String>,
+    labels: BTreeMap<String, String>,
+    slot: Option<(String, IfTaken)>,
 }
 
-impl Spec {
-    /// For this program, which is looked for in `PATH` if it has no slash.
-    pub fn builder(program: impl AsRef<OsStr>) -> SpecBuilder {
-        SpecBuilder {
-            spec: Self {
-                command: vec![program.as_ref().to_owned()],
-                environment: BTreeMap::new(),
-                without_environment: false,
-                directory: None,
-                graces: Graces::default(),
-                isolate_pids: false,
-                session: None,
-                labels: BTreeMap::new(),
-                streams: [Stdio::Piped; 3],
-                slot: None,
-                key: None,
-                keeping: Keeping {
-                    handshake: Handshake::None,
-                    respawn: true,
-                    backoff: Backoff::default(),
-                    max_failures: MAX_FAILURES,
-                    hibernate: None,
-                    max_age: None,
-                    start_timeout: None,
-                    call_timeout: None,
-                    linger: Duration::ZERO,
-                    max_line: 64 << 20,
-                },
-            },
+impl ChildOptions {
+    fn new(program: &OsStr) -> Self {
+        Self {
+            command: vec![program.to_owned()],
+            environment: BTreeMap::new(),
+            without_environment: false,
+            directory: None,
             eof_grace: Graces::default().eof(),
             term_grace: Graces::default().term(),
+            isolate_pids: false,
+            session: None,
+            labels: BTreeMap::new(),
             slot: None,
         }
     }
 
-    /// What makes two leases share a child: the name that was given, or all that the child would notice.
-    pub(crate) fn key(&self) -> String {
-        match &self.key {
-            Some(key) => format!("named {key}"),
-            None => format!(
-                "{:?} {:?} {:?} {:?}",
-                self.command, self.directory, self.without_environment, self.environment
-            ),
-        }
-    }
-}
-
-/// Makes a [`Spec`].
-#[derive(Debug, Clone)]
-#[must_use]
-pub struct SpecBuilder {
-    spec: Spec,
-    eof_grace: Duration,
-    term_grace: Duration,
-    slot: Option<(String, IfTaken, Option<Duration>)>,
-}
-
-impl SpecBuilder {
-    /// One more argument.
-    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
-        self.spec.command.push(arg.as_ref().to_owned());
-        self
-    }
-
-    /// More arguments.
-    pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
-        self.spec.command.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
-        self
-    }
-
-    /// Sets a variable of its environment, which is otherwise the host's.
-    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
-        self.spec.environment.insert(name.as_ref().to_owned(), Some(value.as_ref().to_owned()));
-        self
-    }
-
-    /// Leaves a variable out of its environment.
-    pub fn env_remove(mut self, name: impl AsRef<OsStr>) -> Self {
-        self.spec.environment.insert(name.as_ref().to_owned(), None);
-        self
-    }
-
-    /// Gives it nothing of the host's environment.
-    pub fn env_clear(mut self) -> Self {
-        self.spec.without_environment = true;
-        self
-    }
-
-    /// Where it runs.
-    pub fn current_dir(mut self, directory: impl AsRef<Path>) -> Self {
-        self.spec.directory = Some(directory.as_ref().to_owned());
-        self
-    }
-
-    /// Time from the end of its input to SIGTERM [default: 2 s].
-    pub fn eof_grace(mut self, grace: Duration) -> Self {
-        self.eof_grace = grace;
-        self
-    }
-
-    /// Time from SIGTERM to SIGKILL [default: 5 s].
-    pub fn term_grace(mut self, grace: Duration) -> Self {
-        self.term_grace = grace;
-        self
-    }
-
-    /// Puts its tree into a pid namespace, so that the kernel itself ends it.
-    pub fn isolate_pids(mut self) -> Self {
-        self.spec.isolate_pids = true;
-        self
-    }
-
-    /// The session that it belongs to, by which [`crate::Registry`] and `nostray ps` find it.
-    pub fn session(mut self, key: impl Into<String>) -> Self {
-        self.spec.session = Some(key.into());
-        self
-    }
-
-    /// Something to find it by.
-    pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.spec.labels.insert(name.into(), value.into());
-        self
-    }
-
-    /// Where its input comes from. Without a pipe, only the end of the host, of the [`crate::Pen`] or of a stop ends it.
-    pub fn stdin(mut self, stdio: Stdio) -> Self {
-        self.spec.streams[0] = stdio;
-        self
-    }
-
-    /// Where its output goes.
-    pub fn stdout(mut self, stdio: Stdio) -> Self {
-        self.spec.streams[1] = stdio;
-        self
-    }
-
-    /// Where its errors go. Of the child of a lease, those of a pipe are kept for the causes of errors.
-    pub fn stderr(mut self, stdio: Stdio) -> Self {
-        self.spec.streams[2] = stdio;
-        self
-    }
-
-    /// A name that at most one live tree of this user holds, over all hosts; and what to do if somebody has it.
-    pub fn slot(mut self, name: impl Into<String>, if_taken: IfTaken) -> Self {
-        let timeout = self.slot.take().and_then(|(.., timeout)| timeout);
-        self.slot = Some((name.into(), if_taken, timeout));
-        self
-    }
-
-    /// How long to wait for the slot.
-    pub fn slot_timeout(mut self, time: Duration) -> Self {
-        if let Some((.., timeout)) = &mut self.slot {
-            *timeout = Some(time);
-        }
-        self
-    }
-
-    /// Leases share a child by this name, and not by command, directory and environment.
-    pub fn key(mut self, key: impl Into<String>) -> Self {
-        self.spec.key = Some(key.into());
-        self
-    }
-
-    /// What every new child of a lease is told first.
-    pub fn handshake(mut self, handshake: Handshake) -> Self {
-        self.spec.keeping.handshake = handshake;
-        self
-    }
-
-    /// Whether the child of a lease is started again when it ended by itself [default: yes].
-    pub fn respawn(mut self, respawn: bool) -> Self {
-        self.spec.keeping.respawn = respawn;
-        self
-    }
-
-    /// How long to wait before that [default: 250ms..30s].
-    pub fn backoff(mut self, backoff: Backoff) -> Self {
-        self.spec.keeping.backoff = backoff;
-        self
-    }
-
-    /// So many failures in so long, and calls are refused for a while [default: 5/1m].
-    pub fn max_failures(mut self, rate: Rate) -> Self {
-        self.spec.keeping.max_failures = rate;
-        self
-    }
-
-    /// The child of a lease is ended after so long with nothing in flight, and started again for the next call [default: never].
-    pub fn hibernate(mut self, time: Duration) -> Self {
-        self.spec.keeping.hibernate = Some(time);
-        self
-    }
-
-    /// The child of a lease is started anew, at a quiet moment, when it is older than this [default: never].
-    pub fn max_age(mut self, time: Duration) -> Self {
-        self.spec.keeping.max_age = Some(time);
-        self
-    }
-
-    /// A start that takes longer has failed [default: never].
-    pub fn start_timeout(mut self, time: Duration) -> Self {
-        self.spec.keeping.start_timeout = Some(time);
-        self
-    }
-
-    /// A call that takes longer has failed [default: never].
-    pub fn call_timeout(mut self, time: Duration) -> Self {
-        self.spec.keeping.call_timeout = Some(time);
-        self
-    }
-
-    /// How long the child of a lease is kept after the last one was dropped [default: not at all]. A child that has not answered yet is
-    /// kept until it has, and from then on for so long; at most for its start timeout, or two minutes.
-    pub fn linger(mut self, time: Duration) -> Self {
-        self.spec.keeping.linger = time;
-        self
-    }
-
-    /// The longest line of the child of a lease [default: 64 MiB].
-    pub fn max_line(mut self, bytes: usize) -> Self {
-        self.spec.keeping.max_line = bytes;
-        self
-    }
-
-    /// Checks it.
-    pub fn build(mut self) -> Result<Spec, Error> {
-        let wrong = |what, why: &str| Err(Error::Spec { what, why: why.to_owned() });
+    fn build(self) -> Result<ChildSpec, Error> {
         let has_zero = |text: &OsStr| text.as_bytes().contains(&0);
-        if self.spec.command[0].is_empty() {
-            return wrong("program", "it is empty");
+        if self.command[0].is_empty() {
+            return Err(Error::spec("program", "it is empty"));
         }
-        if self.spec.command.iter().any(|word| has_zero(word)) {
-            return wrong("command", "a word of it has a zero byte in it");
+        if self.command.iter().any(|word| has_zero(word)) {
+            return Err(Error::spec("command", "an argument contains a zero byte"));
         }
-        for (name, value) in &self.spec.environment {
+        for (name, value) in &self.environment {
             let is_fine = !name.is_empty() && !name.as_bytes().contains(&b'=') && !has_zero(name);
             if !is_fine || value.as_deref().is_some_and(has_zero) {
-                return wrong("environment", "a variable has no name, or a '=' or a zero byte where it cannot be");
+                let why = "a variable has an empty name, a '=' in its name, or a zero byte";
+                return Err(Error::spec("environment", why));
             }
         }
-        if self.spec.directory.as_deref().is_some_and(|path| has_zero(path.as_os_str())) {
-            return wrong("current_dir", "it has a zero byte in it");
+        if self.directory.as_deref().is_some_and(|path| has_zero(path.as_os_str())) {
+            return Err(Error::spec("current_dir", "it contains a zero byte"));
         }
-        if self.spec.labels.keys().any(String::is_empty) {
-            return wrong("label", "it has no name");
+        if self.labels.keys().any(String::is_empty) {
+            return Err(Error::spec("label", "its name is empty"));
         }
-        if self.spec.keeping.max_line == 0 {
-            return wrong("max_line", "nothing could be said");
-        }
-        let times = [self.spec.keeping.hibernate, self.spec.keeping.max_age, self.spec.keeping.start_timeout];
-        if times.into_iter().chain([self.spec.keeping.call_timeout]).flatten().any(|time| time.is_zero()) {
-            return wrong("time", "it must be more than zero; leave it out for never");
-        }
-        self.spec.slot = match self.slot.take() {
+        let slot = match self.slot {
             None => None,
-            Some((name, if_taken, timeout)) => match name.parse() {
-                Ok(name) => Some((name, if_taken, timeout)),
-                Err(why) => return Err(Error::Spec { what: "slot", why }),
-            },
+            Some((name, if_taken)) => Some((name.parse().map_err(|why: String| Error::spec("slot", why))?, if_taken)),
         };
-        self.spec.graces = Graces::new(self.eof_grace, self.term_grace);
-        Ok(self.spec)
+        Ok(ChildSpec {
+            command: self.command,
+            environment: self.environment,
+            without_environment: self.without_environment,
+            directory: self.directory,
+            graces: Graces::new(self.eof_grace, self.term_grace),
+            isolate_pids: self.isolate_pids,
+            session: self.session,
+            labels: self.labels,
+            slot,
+        })
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The options that both builders have. Each builder keeps them in its field `child`.
+macro_rules! child_options {
+    ($builder:ident) => {
+        impl $builder {
+            /// Adds an argument.
+            pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+                self.child.command.push(arg.as_ref().to_owned());
+                self
+            }
 
-    #[test]
-    fn what_makes_no_sense_is_refused_with_what_it_is() {
-        let fails = |builder: SpecBuilder| builder.build().expect_err("wrong").to_string();
-        assert!(fails(Spec::builder("")).contains("program"));
-        assert!(fails(Spec::builder("a\0b")).contains("zero byte"));
-        assert!(fails(Spec::builder("x").arg("\0")).contains("zero byte"));
-        assert!(fails(Spec::builder("x").env("A=B", "1")).contains("environment"));
-        assert!(fails(Spec::builder("x").env("", "1")).contains("environment"));
-        assert!(fails(Spec::builder("x").label("", "1")).contains("label"));
-        assert!(fails(Spec::builder("x").slot("a/b", IfTaken::Wait)).contains("slot"));
-        assert!(fails(Spec::builder("x").call_timeout(Duration::ZERO)).contains("never"));
-        assert!(Spec::builder("x").args(["a", "b"]).env("A", "=").slot("db", IfTaken::Fail).build().is_ok());
-    }
+            /// Adds arguments.
+            pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+                self.child.command.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+                self
+            }
 
-    #[test]
-    fn what_the_child_would_notice_makes_another_key() {
-        let key = |builder: SpecBuilder| builder.build().expect("right").key();
-        let base = || Spec::builder("x").arg("a");
-        assert_eq!(key(base()), key(base().session("s").label("a", "b")));
-        for other in [base().arg("b"), base().env("A", "1"), base().current_dir("/"), base().env_clear()] {
-            assert_ne!(key(base()), key(other));
+            /// Sets a variable in the child's environment, which is otherwise the host's.
+            pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+                self.child.environment.insert(name.as_ref().to_owned(), Some(value.as_ref().to_owned()));
+                self
+            }
+
+            /// Removes a variable from the child's environment.
+            pub fn env_remove(mut self, name: impl AsRef<OsStr>) -> Self {
+                self.child.environment.insert(name.as_ref().to_owned(), None);
+                self
+            }
+
+            /// Gives the child nothing of the host's environment. Variables that are set by [`Self::env`] stay, whether they are set
+            /// before or after this.
+            pub fn env_clear(mut self) -> Self {
+                self.child.without_environment = true;
+                self
+            }
+
+            /// The child's working directory [default: the host's].
+            pub fn current_dir(mut self, directory: impl AsRef<Path>) -> Self {
+                self.child.directory = Some(directory.as_ref().to_owned());
+                self
+            }
+
+            /// Time from the end of the child's input to SIGTERM [default: 2 s].
+            pub fn eof_grace(mut self, grace: Duration) -> Self {
+                self.child.eof_grace = grace;
+                self
+            }
+
+            /// Time from SIGTERM to SIGKILL [default: 5 s].
+            pub fn term_grace(mut self, grace: Duration) -> Self {
+                self.child.term_grace = grace;
+                self
+            }
+
+            /// Puts the child's tree into a pid namespace, so that the kernel itself ends it.
+            pub fn isolate_pids(mut self) -> Self {
+                self.child.isolate_pids = true;
+                self
+            }
+
+            /// The session that the child belongs to, by which [`crate::Registry`], [`crate::Session`] and `nostray ps` find it.
+            pub fn session(mut self, key: impl Into<String>) -> Self {
+                self.child.session = Some(key.into());
+                self
+            }
+
+            /// A label on the child's record, which [`crate::Registry`] and `nostray ps` show.
+            pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+                self.child.labels.insert(name.into(), value.into());
+                self
+            }
+
+            /// A name that at most one live tree of this user holds, over all hosts; and what to do if another tree holds it.
+            pub fn slot(mut self, name: impl Into<String>, if_taken: IfTaken) -> Self {
+                self.child.slot = Some((name.into(), if_taken));
+                self
+            }
         }
-        assert_eq!(key(base().key("k")), key(Spec::builder("y").key("k")));
-    }
+    };
 }
+
+child_options!(PenSpecBuilder);
+#[cfg(feature = "supervisor")]
+child_options!(LeaseSpecBuilder);

@@ -11,14 +11,14 @@ use super::handlers::Handlers;
 use super::spot::{Spot, Tenure};
 use super::subscription::Subscribers;
 use super::{Generation, Table};
-use crate::Spec;
+use crate::LeaseSpec;
 
 /// More than this of notifications that wait for the child, and no more are taken.
 const MOST_TOLD: usize = 16 << 20;
 
 pub(crate) struct Core {
     pub(super) key: String,
-    pub(super) spec: Spec,
+    pub(super) spec: LeaseSpec,
     table: Weak<Table>,
     pub(super) handlers: Handlers,
     pub(super) subscribers: Subscribers,
@@ -83,7 +83,7 @@ impl std::fmt::Debug for Core {
 }
 
 impl Core {
-    pub(super) fn new(key: String, spec: Spec, table: Weak<Table>, spot: Spot) -> Self {
+    pub(super) fn new(key: String, spec: LeaseSpec, table: Weak<Table>, spot: Spot) -> Self {
         Self {
             key,
             spec,

@@ -19,6 +19,7 @@ use super::core::{Reins, Weight};
 use super::handlers::HandlerError;
 use super::live::{Due, Heard, Live, Stir};
 use super::wire::{self, Own};
+use crate::error::with_causes;
 use crate::{CallError, Cause as Why_, Exit, Handshake};
 use serving::Served;
 
@@ -235,7 +236,7 @@ impl Driver {
         if self.linger.take_if(|linger| linger.until <= now).is_some() {
             self.drive(Event::Released);
         }
-        let eof = self.reins.core.spec.graces.eof();
+        let eof = self.reins.core.spec.child.graces.eof();
         if let Some(live) = &mut self.live {
             let number = live.number;
             match live.do_what_is_due(eof) {
@@ -335,7 +336,7 @@ impl Driver {
                 self.live = Some(live);
                 self.go_on_with_handshake();
             }
-            Err(error) => self.has_ended(number, Cause(error.to_string()), true),
+            Err(error) => self.has_ended(number, Cause(with_causes(&error)), true),
         }
     }
 
@@ -343,7 +344,7 @@ impl Driver {
         if let Some(number) = self.starting.take() {
             return self.drive(Event::Emptied(number, why.cause())); // it is not there yet
         }
-        let eof = self.reins.core.spec.graces.eof();
+        let eof = self.reins.core.spec.child.graces.eof();
         if let Some(live) = &mut self.live {
             live.silent_at = Some(Instant::now() + eof);
         }
@@ -359,6 +360,7 @@ impl Driver {
                 notifications.iter().map(|(method, params)| wire::notification(method, &raw(params))).collect()
             }
         };
+        let cancel = self.reins.core.spec.keeping.protocol.cancel_method();
         let mut waiting = VecDeque::new();
         for line in unread.split_inclusive(|byte| *byte == b'\n').filter(|line| !greetings.iter().any(|g| g == line))
         {
@@ -368,7 +370,7 @@ impl Driver {
                         waiting.push_back(Waiting::Call(Call { id, method, params, answer }));
                     }
                 }
-                Some(Own { id: None, method, .. }) if method != wire::CANCELLED => {
+                Some(Own { id: None, method, .. }) if method != cancel => {
                     if let Some(weight) = self.reins.core.room_for(line.len()) {
                         waiting.push_back(Waiting::Notification { line: line.to_vec(), _weight: weight });
                     }
@@ -445,7 +447,8 @@ impl Driver {
                 if self.flights.remove(&id).is_some()
                     && let Some(live) = &mut self.live
                 {
-                    live.say(&wire::cancelled(id));
+                    let protocol = self.reins.core.spec.keeping.protocol;
+                    live.say(&wire::notification(protocol.cancel_method(), &raw(&protocol.cancel_params(id))));
                 }
             }
             Command::Ready(answer) => match self.machine.state() {
@@ -541,7 +544,7 @@ impl Driver {
         match stir {
             Stir::Output(count) => live.hear(count).into_iter().for_each(|heard| self.on_heard(heard)),
             Stir::OutputEnded => {
-                let last = live.is_mute(self.reins.core.spec.graces.eof());
+                let last = live.is_mute(self.reins.core.spec.child.graces.eof());
                 last.into_iter().for_each(|heard| self.on_heard(heard));
             }
             Stir::FrontEnded => live.front_ended = true,

@@ -113,15 +113,6 @@ fn said(what: &str, params: &RawValue) -> Vec<u8> {
     line
 }
 
-/// That a call was cancelled.
-pub(super) const CANCELLED: &str = "notifications/cancelled";
-
-pub(super) fn cancelled(id: u64) -> Vec<u8> {
-    line(&json!({
-        "jsonrpc": "2.0", "method": CANCELLED, "params": { "requestId": id, "reason": "nobody waits any more" },
-    }))
-}
-
 pub(super) fn answer(id: &Value, result: &Result<Value, super::HandlerError>) -> Vec<u8> {
     line(&match result {
         Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use badchild::{Found, pid, wait_until};
-use nostray::{Error, Exit, Pen, Spec, blocking};
+use nostray::{Error, Exit, Pen, PenSpec, blocking};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Runtime;
 
@@ -30,7 +30,7 @@ pub fn runtime() -> Runtime {
 }
 
 impl Kind {
-    pub fn try_spawn(self, spec: &Spec) -> Result<Any, Error> {
+    pub fn try_spawn(self, spec: &PenSpec) -> Result<Any, Error> {
         Ok(match self {
             Self::Blocking => Any::Blocking(blocking::Pen::spawn(spec)?),
             Self::Async => {
@@ -41,12 +41,12 @@ impl Kind {
         })
     }
 
-    pub fn spawn(self, spec: &Spec) -> Any {
+    pub fn spawn(self, spec: &PenSpec) -> Any {
         self.try_spawn(spec).expect("start a pen")
     }
 
     /// One that has said `ready`.
-    pub fn ready(self, spec: &Spec) -> Any {
+    pub fn ready(self, spec: &PenSpec) -> Any {
         let mut pen = self.spawn(spec);
         assert_eq!(pen.line(), "ready");
         pen
