@@ -46,6 +46,7 @@ mod spec;
 mod streams;
 #[cfg(feature = "supervisor")]
 mod supervisor;
+mod trace;
 mod wakeup;
 
 pub use end::{Cause, Exit};

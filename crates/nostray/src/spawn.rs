@@ -14,9 +14,9 @@ use nostray_sys::process::{Ended, Pid, reap_child};
 
 use crate::guard::{Charge, SlotCharge, call};
 use crate::news::{Gate, Inbox, Told};
-use crate::program;
 use crate::spec::ChildSpec;
 use crate::{Error, Exit, Stdio};
+use crate::{program, trace};
 
 /// A guard that was started. Whoever has it sees to it that it is reaped.
 #[derive(Debug)]
@@ -169,6 +169,7 @@ pub(crate) fn start(spec: &ChildSpec, streams: [Stdio; 3]) -> Result<(Started, E
             number,
         });
     }
+    trace::started(&id, &spec.command, spec.session.as_deref());
     let started = Started {
         id,
         pid,
@@ -233,13 +234,15 @@ impl Started {
         }
     }
 
-    /// How it ended, once it is gone.
+    /// How it ended, once it is gone. To be called once.
     pub(crate) fn exit(&mut self) -> Option<Exit> {
         self.inbox.read(&mut self.told);
         let front = match self.front? {
             Front::Reaped(ended) => Some(ended),
             Front::Lost => self.told.over.map(Ended::Exited),
         };
-        Some(Exit::new(&self.told, front))
+        let exit = Exit::new(&self.told, front);
+        trace::exited(&self.id, &exit);
+        Some(exit)
     }
 }

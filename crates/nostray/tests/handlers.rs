@@ -1,5 +1,7 @@
 //! What the child asks, who answers, and what a host tells its plugins.
 
+#![cfg(feature = "supervisor")]
+
 mod apart;
 mod children;
 

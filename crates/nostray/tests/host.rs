@@ -1,6 +1,8 @@
 //! A realistic host, and every way in which it ends, with children of every kind: nothing is left, and at most one child of a key was
 //! there at any time. Both are seen in `/proc` and by the children themselves, not by what nostray believes.
 
+#![cfg(feature = "supervisor")]
+
 mod apart;
 
 use std::io::{BufRead, BufReader, Write};

@@ -1,5 +1,7 @@
 //! What a host has after ten thousand leases (`NOSTRAY_LONG=1`; fewer every day) is what it had before the first: threads, files, memory.
 
+#![cfg(feature = "supervisor")]
+
 mod apart;
 mod children;
 

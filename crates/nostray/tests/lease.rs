@@ -1,5 +1,7 @@
 //! One child for many owners, and calls to it.
 
+#![cfg(feature = "supervisor")]
+
 mod apart;
 mod children;
 

@@ -1,5 +1,7 @@
 //! Servers that print garbage, floods and long lines, that do not read, and that do not answer.
 
+#![cfg(feature = "supervisor")]
+
 mod apart;
 mod children;
 

@@ -1,5 +1,7 @@
 //! The lives of a leased child: how it ends, comes back, sleeps and stays away.
 
+#![cfg(feature = "supervisor")]
+
 mod apart;
 mod children;
 

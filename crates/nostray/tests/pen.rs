@@ -1,5 +1,7 @@
 //! Pens of both kinds: streams, ends with their causes, drops, and what the host notices of them (nothing).
 
+#![cfg(feature = "supervisor")]
+
 mod apart;
 
 use std::fs::{File, Permissions};

@@ -1,6 +1,8 @@
 //! Two things at once, thousands of times (`NOSTRAY_LONG=1`; a few of them every day). What is asserted is what the children themselves
 //! have found: a lock that the whole tree of a child holds, which the next one would find taken, and the list of all that ever held it.
 
+#![cfg(feature = "supervisor")]
+
 mod apart;
 mod children;
 

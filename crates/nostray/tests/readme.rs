@@ -1,5 +1,7 @@
 //! What README.md shows is what runs.
 
+#![cfg(feature = "supervisor")]
+
 mod apart;
 
 use apart::example;

@@ -1,5 +1,7 @@
 //! What is on record of all hosts: list, watch, sweep, and the children of a session.
 
+#![cfg(feature = "supervisor")]
+
 mod apart;
 
 use std::collections::HashMap;

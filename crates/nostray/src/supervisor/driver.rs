@@ -20,6 +20,7 @@ use super::handlers::HandlerError;
 use super::live::{Due, Heard, Live, Stir};
 use super::wire::{self, Own};
 use crate::error::with_causes;
+use crate::trace;
 use crate::{CallError, Cause as Why_, Exit, Handshake};
 use serving::Served;
 
@@ -307,6 +308,7 @@ impl Driver {
             self.core_is_over();
         }
         if let Some(ready) = ready.filter(|_| is_news) {
+            trace::ready(&self.reins.core.spec.child.command, ready.0);
             self.hoping.drain(..).for_each(|hoping| drop(hoping.send(Ok(ready))));
             if std::mem::replace(&mut self.was_ready, true) {
                 self.reins.core.handlers.tell(ready);
@@ -333,6 +335,9 @@ impl Driver {
         self.tail.clear();
         match Live::start(number, tenure, &self.reins.core.spec) {
             Ok(live) => {
+                if self.reins.before + number.0 > 1 {
+                    trace::respawned(&self.reins.core.spec.child.command, self.reins.before + number.0);
+                }
                 self.live = Some(live);
                 self.go_on_with_handshake();
             }

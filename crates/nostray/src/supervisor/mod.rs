@@ -113,13 +113,16 @@ impl Supervisor {
     /// Ends all children, politely, whoever holds them, and waits until nothing is left. Calls of their leases are refused from then
     /// on; a lease that is taken later gets a new child.
     pub async fn shutdown(&self) {
-        let all: Vec<Arc<Core>> =
-            self.table.by_key.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        for core in &all {
+        // Under one lock: a lease that is taken later may start another tree with the same key, which is not waited for.
+        let all: Vec<(Arc<Core>, Option<u64>)> = {
+            let by_key = self.table.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+            by_key.values().map(|core| (core.clone(), core.spot.taken_by())).collect()
+        };
+        for (core, _) in &all {
             core.stop();
         }
-        for core in all {
-            core.gone().await;
+        for (core, tree) in all {
+            core.gone(tree).await;
         }
     }
 }
