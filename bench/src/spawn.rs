@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use nostray::{Pen, Spec};
+use nostray::{Pen, PenSpec};
 use tokio::io::AsyncReadExt;
 use tokio::runtime::{Builder, Runtime};
 
@@ -46,7 +46,7 @@ pub(crate) fn run(options: &args::Shown) -> Result<(), Failure> {
     let (passes, starts) = if options.quick { (3, 20) } else { (10, 50) };
     let mut report = Report::new("Starting a child from a large host, measured");
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let spec = Spec::builder(PROGRAM[0]).args(&PROGRAM[1..]).build()?;
+    let spec = PenSpec::builder(PROGRAM[0]).args(&PROGRAM[1..]).build()?;
     let mut all: [[Times; 3]; 2] = Default::default();
     for pass in 0..passes {
         screen::progress(format_args!("pass {} of {passes}", pass + 1));
@@ -77,7 +77,7 @@ pub(crate) fn run(options: &args::Shown) -> Result<(), Failure> {
     report.write(options.markdown.as_deref())
 }
 
-fn one(way: Way, runtime: &Runtime, spec: &Spec) -> Result<(f64, f64), Failure> {
+fn one(way: Way, runtime: &Runtime, spec: &PenSpec) -> Result<(f64, f64), Failure> {
     let begun = Instant::now();
     let elapsed = || begun.elapsed().as_secs_f64() * 1e6;
     if way == Way::Pen {

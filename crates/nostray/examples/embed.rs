@@ -1,19 +1,17 @@
 //! The smallest host: two owners, one child, and nothing left of it.
 #![expect(clippy::print_stderr, reason = "an example has something to say")]
 
-use nostray::{Handshake, Spec, Supervisor};
+use nostray::{Handshake, LeaseSpec, Supervisor};
 use serde_json::{Value, json};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    nostray::guard::init(); // the first line, before any thread: this program guards its own children
-    tokio::runtime::Runtime::new()?.block_on(host())
-}
+nostray::guard!(); // this program guards its own children
 
-async fn host() -> Result<(), Box<dyn std::error::Error>> {
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let (program, args) = words.split_first().ok_or("give me the command of an MCP server")?;
     let handshake = Handshake::mcp("2025-06-18", "embed", "1.0");
-    let spec = Spec::builder(program).args(args).handshake(handshake).session("chat-17").build()?;
+    let spec = LeaseSpec::builder(program).args(args).handshake(handshake).session("chat-17").build()?;
     let first = Supervisor::global().lease(&spec)?;
     let second = Supervisor::global().lease(&spec)?; // the same child
     let tools: Value = first.call("tools/list", &json!({})).await?;

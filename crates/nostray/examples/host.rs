@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nostray::{Handshake, Lease, Pen, Spec, Supervisor, blocking};
+use nostray::{Handshake, Lease, LeaseSpec, Pen, PenSpec, Supervisor, blocking};
 use nostray_sys::process::{Side, fork};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
@@ -45,7 +45,7 @@ struct SharedProvider {
 impl Provider {
     fn new(command: &[String], key: &str) -> Result<Self, Failure> {
         let words: Vec<String> = command.iter().map(|word| word.replace("{key}", key)).collect();
-        let spec = Spec::builder(&words[0]).args(&words[1..]).eof_grace(GRACE).term_grace(GRACE);
+        let spec = LeaseSpec::builder(&words[0]).args(&words[1..]).eof_grace(GRACE).term_grace(GRACE);
         let spec = spec.handshake(Handshake::mcp("2025-06-18", "host", "1")).build()?;
         Ok(Self { lease: Supervisor::global().lease(&spec)?, peer: RefCell::default() })
     }
@@ -66,7 +66,7 @@ struct Pens {
 impl Pens {
     async fn start(words: &[String]) -> Result<Self, Failure> {
         let (program, args) = words.split_first().ok_or("no command")?;
-        let spec = Spec::builder(program).args(args).eof_grace(GRACE).term_grace(GRACE).build()?;
+        let spec = PenSpec::builder(program).args(args).eof_grace(GRACE).term_grace(GRACE).build()?;
         let (mut first, mut second) = (Pen::spawn(&spec)?, blocking::Pen::spawn(&spec)?);
         let mut ready = [0; 6];
         first.stdout.as_mut().ok_or("not piped")?.read_exact(&mut ready).await?;

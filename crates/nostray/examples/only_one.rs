@@ -16,17 +16,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<String> = std::env::args().collect();
     let word = |at: usize| words.get(at).map(String::as_str);
     let name = word(1).ok_or("say which")?;
+    let timeout = word(4).map(str::parse).transpose()?.map(Duration::from_millis);
     let if_taken = match word(2) {
         Some("fail") => IfTaken::Fail,
-        Some("replace") => IfTaken::Replace,
-        _ => IfTaken::Wait,
+        Some("replace") => timeout.map_or(IfTaken::Replace, IfTaken::ReplaceWithin),
+        _ => timeout.map_or(IfTaken::Wait, IfTaken::WaitFor),
     };
-    let timeout = word(4).map(str::parse).transpose()?.map(Duration::from_millis);
     let taken = if word(3) == Some("async") {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(singleton::acquire_async(name, if_taken, timeout))
+        runtime.block_on(singleton::acquire_async(name, if_taken))
     } else {
-        singleton::acquire(name, if_taken, timeout)
+        singleton::acquire(name, if_taken)
     };
     let mut only_one = match taken {
         Ok(only_one) => Some(only_one),

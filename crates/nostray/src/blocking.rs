@@ -8,16 +8,16 @@ use nostray_pen::Ask;
 use nostray_sys::poll::{Until, wait};
 
 use crate::spawn::{Ends, Started, start};
-use crate::{Error, Exit, Spec, reaper};
+use crate::{Error, Exit, PenSpec, reaper};
 
 /// One child with its whole process tree, as [`crate::Pen`], with calls that wait.
 ///
 /// ```standalone_crate
 /// # nostray::guard::init();
 /// use std::io::Write;
-/// use nostray::{Spec, Stdio, blocking::Pen};
+/// use nostray::{PenSpec, Stdio, blocking::Pen};
 ///
-/// let mut pen = Pen::spawn(&Spec::builder("cat").stdout(Stdio::Inherited).build()?)?;
+/// let mut pen = Pen::spawn(&PenSpec::builder("cat").stdout(Stdio::Inherited).build()?)?;
 /// pen.stdin.take().expect("piped").write_all(b"hello\n")?;
 /// assert!(pen.wait()?.success());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -38,9 +38,9 @@ pub struct Pen {
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Pen {
-    /// Starts a child.
-    pub fn spawn(spec: &Spec) -> Result<Self, Error> {
-        let (started, Ends { stdin, stdout, stderr }) = start(spec)?;
+    /// Starts a child. A program that is not there, or may not be executed, is an error ([`Error::Program`]), and nothing is started.
+    pub fn spawn(spec: &PenSpec) -> Result<Self, Error> {
+        let (started, Ends { stdin, stdout, stderr }) = start(&spec.child, spec.streams)?;
         let [stdin, stdout, stderr] = [stdin, stdout, stderr].map(|end| end.map(File::from));
         Ok(Self { stdin, stdout, stderr, started: Some(started), exit: None })
     }

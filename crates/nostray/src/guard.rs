@@ -1,8 +1,14 @@
-//! The program that guards a child. A host with many threads cannot be a guard itself, so another program is: the host's own, started
-//! once more, or the installed `nostray`.
+//! The program that guards a child.
+//!
+//! A host with many threads cannot be a guard itself, so it starts another program: its own once more, or the installed `nostray`, which
+//! it finds in `PATH`. The host's own program is the guard if it says so, in one of two ways:
+//!
+//! - [`nostray::guard!()`](crate::guard!) beside `main`, in the crate of the program. It works with `#[tokio::main]` and with every other
+//!   attribute, since it takes effect before `main`.
+//! - [`init`] as the first line of a plain `main`.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,17 +31,47 @@ const CALL: &str = "--nostray-guard-2";
 static IS_OWN: AtomicBool = AtomicBool::new(false);
 static CAME_LATE: AtomicBool = AtomicBool::new(false);
 
-/// What is wrong with a call that comes too late. A guard forks, and has nobody beside it.
+/// What is wrong with a call that comes too late. A guard forks, so it must be the only thread.
 pub(crate) const TOO_LATE: &str = "nostray::guard::init() was called after a thread was started, as #[tokio::main] does before the \
-     first line of an async main; make it the first line of a plain main, and start the runtime there";
+     first line of an async main; put nostray::guard!() beside main instead";
 
-/// **The first line of `main`.** If this program was started as the guard of a child, it is that and nothing else, and this does not
-/// return. Otherwise nothing happens, and the program is the guard of the children that it starts from now on.
+/// Makes this program the guard of its own children, before `main` begins. To be written once, in the crate of the program, outside of
+/// any function.
+///
+/// If the program was started as the guard of a child, it is that and nothing else, and `main` is never called. Otherwise nothing
+/// happens. The function is called by the C library (`.init_array`), so no thread of the program is there yet, and no file is open that a
+/// child should not have.
+///
+/// ```standalone_crate
+/// use nostray::{Pen, PenSpec};
+///
+/// nostray::guard!();
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let mut pen = Pen::spawn(&PenSpec::builder("true").build()?)?;
+///     assert!(pen.wait().await?.success());
+///     Ok(())
+/// }
+/// ```
+#[macro_export]
+macro_rules! guard {
+    () => {
+        $crate::guard::before_main!($crate::guard::init);
+    };
+}
+
+#[doc(hidden)]
+pub use nostray_sys::before_main;
+
+/// **The first line of `main`**, for a program without [`nostray::guard!()`](crate::guard!). If this program was started as the guard of
+/// a child, it is that and nothing else, and this does not return. Otherwise nothing happens, and the program is the guard of the
+/// children that it starts from now on.
 ///
 /// Before it, no thread may be started (`#[tokio::main]` starts some before the first line of an async `main`) and no file opened that
 /// a child should not have.
 pub fn init() {
-    let words: Vec<OsString> = std::env::args_os().collect();
+    let words = words();
     // A thread that has just ended may be counted still; there is none that has.
     let is_alone = std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
     if words.get(1).is_some_and(|word| word == CALL) {
@@ -54,6 +90,17 @@ pub fn init() {
     }
     IS_OWN.store(is_alone, Ordering::Relaxed);
     CAME_LATE.store(!is_alone, Ordering::Relaxed);
+}
+
+/// The arguments of this program. Before `main` not every C library has given them to the standard library.
+fn words() -> Vec<OsString> {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if !words.is_empty() {
+        return words;
+    }
+    let mut text = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    text.pop_if(|last| *last == 0);
+    text.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect()
 }
 
 /// For the program `nostray`: its exit code, if it was started as a guard.
@@ -84,8 +131,37 @@ pub(crate) struct Charge {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SlotCharge {
     pub(crate) name: String,
-    pub(crate) if_taken: String,
+    pub(crate) if_taken: SlotPolicy,
     pub(crate) timeout: Option<u64>,
+}
+
+/// What to do if another tree holds the slot, as it is written into a charge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SlotPolicy {
+    Wait,
+    Fail,
+    Replace,
+}
+
+impl From<nostray_slot::IfTaken> for SlotPolicy {
+    fn from(if_taken: nostray_slot::IfTaken) -> Self {
+        match if_taken {
+            nostray_slot::IfTaken::Fail => Self::Fail,
+            nostray_slot::IfTaken::Replace => Self::Replace,
+            nostray_slot::IfTaken::Wait => Self::Wait,
+        }
+    }
+}
+
+impl From<SlotPolicy> for nostray_slot::IfTaken {
+    fn from(policy: SlotPolicy) -> Self {
+        match policy {
+            SlotPolicy::Wait => Self::Wait,
+            SlotPolicy::Fail => Self::Fail,
+            SlotPolicy::Replace => Self::Replace,
+        }
+    }
 }
 
 /// How a guard is started, before its charge and the command.
@@ -141,11 +217,7 @@ fn keep(charge: Charge, command: Vec<OsString>) -> Result<u8, String> {
         None => None,
         Some(slot) => Some(SlotRequest {
             slot: slot.name.parse()?,
-            if_taken: match slot.if_taken.as_str() {
-                "fail" => nostray_slot::IfTaken::Fail,
-                "replace" => nostray_slot::IfTaken::Replace,
-                _ => nostray_slot::IfTaken::Wait,
-            },
+            if_taken: slot.if_taken.into(),
             wait_timeout: slot.timeout.map(time),
             max_handovers: MAX_HANDOVERS,
             command: masked(&spec.command),

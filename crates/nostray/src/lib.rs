@@ -11,13 +11,13 @@
 //! - [`blocking`] is a small part of it for hosts without a runtime.
 //!
 //! ```standalone_crate
-//! use nostray::{Pen, Spec};
+//! use nostray::{Pen, PenSpec};
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     nostray::guard::init(); // the first line, before any thread: this program guards its own children
 //!     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 //!     runtime.block_on(async {
-//!         let mut pen = Pen::spawn(&Spec::builder("sh").args(["-c", "exit 3"]).build()?)?;
+//!         let mut pen = Pen::spawn(&PenSpec::builder("sh").args(["-c", "exit 3"]).build()?)?;
 //!         let exit = pen.wait().await?;
 //!         assert_eq!(exit.code, Some(3));
 //!         Ok(())
@@ -36,20 +36,32 @@ pub mod guard;
 mod news;
 pub mod parent;
 mod pen;
+mod program;
 mod reaper;
 mod registry;
 mod session;
 pub mod singleton;
 mod spawn;
 mod spec;
+mod streams;
+#[cfg(feature = "supervisor")]
 mod supervisor;
-mod watched;
+mod trace;
+mod wakeup;
 
 pub use end::{Cause, Exit};
-pub use error::{CallError, Error};
-pub use nostray_supervise::{Backoff, Rate};
-pub use pen::{Pen, Stderr, Stdin, Stdout};
-pub use registry::{Change, Child, Registry, SweepPolicy, Swept, Watch};
+pub use error::Error;
+pub use pen::Pen;
+pub use registry::{Change, ChangeKind, Child, ChildState, Registry, SweepPolicy, Swept, Watch};
 pub use session::{Ending, Session};
-pub use spec::{Handshake, IfTaken, Spec, SpecBuilder, Stdio};
+pub use spec::{IfTaken, PenSpec, PenSpecBuilder, Stdio};
+pub use streams::{Stderr, Stdin, Stdout};
+
+#[cfg(feature = "supervisor")]
+pub use error::{CallError, JsonError};
+#[cfg(feature = "supervisor")]
+pub use nostray_supervise::{Backoff, Rate};
+#[cfg(feature = "supervisor")]
+pub use spec::{Handshake, LeaseSpec, LeaseSpecBuilder, McpClient, Protocol};
+#[cfg(feature = "supervisor")]
 pub use supervisor::{Generation, HandlerError, Hook, Lease, Notification, Subscription, Supervisor, WeakLease};

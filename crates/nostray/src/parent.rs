@@ -4,6 +4,7 @@
 //! it. A parent that ended before [`Parent::current`] was called cannot be told from that reaper by anybody; call it early.
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use nostray_sys::poll::{Until, wait};
@@ -11,13 +12,13 @@ use nostray_sys::process::{Pid, getppid};
 use nostray_sys::{Pidfd, Signal};
 
 use crate::Error;
-use crate::watched::watched;
+use crate::wakeup::ended;
 
 /// The process that started this one.
 #[derive(Debug)]
 pub struct Parent {
     pid: Pid,
-    handle: Pidfd,
+    handle: Arc<Pidfd>,
 }
 
 impl Parent {
@@ -32,7 +33,7 @@ impl Parent {
         };
         let handle = Pidfd::open(pid).map_err(Error::during("watch the parent"))?;
         // Opened by number, so it is the parent only if that still has it.
-        if getppid() == Some(pid) { Ok(Self { pid, handle }) } else { Err(failed(gone())) }
+        if getppid() == Some(pid) { Ok(Self { pid, handle: Arc::new(handle) }) } else { Err(failed(gone())) }
     }
 
     /// Its number.
@@ -43,10 +44,8 @@ impl Parent {
 
     /// Waits until it is gone.
     pub async fn gone(&self) -> Result<(), Error> {
-        let failed = || Error::during("watch the parent");
-        let watched = watched(&self.handle).map_err(failed())?;
         while !self.is_gone() {
-            watched.readable().await.map_err(failed())?.clear_ready();
+            ended(&self.handle).await.map_err(Error::during("watch the parent"))?;
         }
         Ok(())
     }

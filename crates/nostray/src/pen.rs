@@ -1,23 +1,18 @@
-//! One contained child, for a host with a tokio runtime.
+//! One contained child, for a host with an async runtime: any.
 
 use std::time::Duration;
 
 use nostray_pen::Ask;
+#[cfg(feature = "supervisor")]
 use nostray_sys::proc::Stat;
+#[cfg(feature = "supervisor")]
 use nostray_sys::process::Pid;
-use tokio::net::unix::pipe;
-use tokio::time::timeout;
 
 use crate::spawn::{Ends, Started, start};
-use crate::watched::watched;
-use crate::{Error, Exit, Spec, reaper};
-
-/// The host's end of a child's input.
-pub type Stdin = pipe::Sender;
-/// The host's end of a child's output.
-pub type Stdout = pipe::Receiver;
-/// The host's end of a child's errors.
-pub type Stderr = pipe::Receiver;
+use crate::spec::ChildSpec;
+use crate::streams::{Stderr, Stdin, Stdout};
+use crate::wakeup::{ended, sleep, timeout, unblock};
+use crate::{Error, Exit, PenSpec, Stdio, reaper};
 
 /// One child with its whole process tree, which ends with this value: when it is dropped, with or without a runtime; when the host
 /// ends in whatever way; and when it is stopped.
@@ -25,10 +20,10 @@ pub type Stderr = pipe::Receiver;
 /// ```standalone_crate
 /// # nostray::guard::init();
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-/// use nostray::{Pen, Spec};
+/// use nostray::{Pen, PenSpec};
 /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
 ///
-/// let mut pen = Pen::spawn(&Spec::builder("cat").build()?)?;
+/// let mut pen = Pen::spawn(&PenSpec::builder("cat").build()?)?;
 /// let (mut stdin, mut stdout) = (pen.stdin.take().expect("piped"), pen.stdout.take().expect("piped"));
 /// stdin.write_all(b"hello").await?;
 /// drop(stdin); // the end of its input is what a child is asked to end by
@@ -56,21 +51,15 @@ pub struct Pen {
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Pen {
-    /// Starts a child. To be called in a runtime.
-    pub fn spawn(spec: &Spec) -> Result<Self, Error> {
-        tokio::runtime::Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let (started, Ends { stdin, stdout, stderr }) = start(spec)?;
-        // From here on dropping it ends the child.
-        let mut pen = Self { stdin: None, stdout: None, stderr: None, started: Some(started), exit: None };
-        let failed = Error::during("set up the child's streams");
-        (|| {
-            pen.stdin = stdin.map(pipe::Sender::from_owned_fd).transpose()?;
-            pen.stdout = stdout.map(pipe::Receiver::from_owned_fd).transpose()?;
-            pen.stderr = stderr.map(pipe::Receiver::from_owned_fd).transpose()?;
-            Ok(())
-        })()
-        .map_err(failed)?;
-        Ok(pen)
+    /// Starts a child. A program that is not there, or may not be executed, is an error ([`Error::Program`]), and nothing is started.
+    pub fn spawn(spec: &PenSpec) -> Result<Self, Error> {
+        Self::start(&spec.child, spec.streams)
+    }
+
+    pub(crate) fn start(child: &ChildSpec, streams: [Stdio; 3]) -> Result<Self, Error> {
+        let (started, Ends { stdin, stdout, stderr }) = start(child, streams)?;
+        let (stdin, stdout, stderr) = (stdin.map(Stdin::new), stdout.map(Stdout::new), stderr.map(Stderr::new));
+        Ok(Self { stdin, stdout, stderr, started: Some(started), exit: None })
     }
 
     /// Its name on record, as `nostray ps` shows it.
@@ -92,16 +81,14 @@ impl Pen {
             return Ok(exit.clone());
         }
         let Some(started) = &mut self.started else { return Err(Error::NoGuard) };
-        if !started.reap() {
-            let watched = watched(&started.handle).map_err(Error::during("watch the child"))?;
-            while !started.reap() {
-                watched.readable().await.map_err(Error::during("watch the child"))?.clear_ready();
-            }
+        while !started.reap() {
+            ended(&started.handle).await.map_err(Error::during("watch the child"))?;
         }
         while !started.is_gone() {
-            tokio::time::sleep(LOOK).await; // a record that goes has no event
-            // Whether the runtime has a place for it or not: it is tried again.
-            tokio::task::spawn_blocking(started.sweeper()).await.ok();
+            // A record that is removed has no event.
+            sleep(LOOK).await.map_err(Error::during("watch the child"))?;
+            // If there is no thread to be had, the next round tries again.
+            unblock(started.sweeper()).await.ok();
         }
         let exit = started.exit();
         self.started = None;
@@ -110,15 +97,16 @@ impl Pen {
     }
 
     /// Ends the child politely: its input is closed; if it has not ended after `eof`, every process of its tree gets SIGTERM; after `term`,
-    /// SIGKILL. Neither is longer than what the [`Spec`] says. Returns when nothing is left.
+    /// SIGKILL. Neither is longer than what the [`PenSpec`] says. Returns when nothing is left.
     pub async fn stop(&mut self, eof: Duration, term: Duration) -> Result<Exit, Error> {
         let is_piped = self.stdin.take().is_some();
-        if is_piped && let Ok(ended) = timeout(eof, self.wait()).await {
-            return ended;
+        let failed = || Error::during("watch the child");
+        if is_piped && let Some(exit) = timeout(eof, self.wait()).await.map_err(failed())? {
+            return exit;
         }
         self.ask(Ask::Stop);
-        if let Ok(ended) = timeout(term, self.wait()).await {
-            return ended;
+        if let Some(exit) = timeout(term, self.wait()).await.map_err(failed())? {
+            return exit;
         }
         self.kill();
         self.wait().await
@@ -129,6 +117,16 @@ impl Pen {
         self.ask(Ask::StopNow);
     }
 
+    fn ask(&self, what: Ask) {
+        if let Some(started) = &self.started {
+            started.ask(what);
+        }
+    }
+}
+
+/// For the driver of a lease.
+#[cfg(feature = "supervisor")]
+impl Pen {
     /// Asks it to end, as the end of its input does.
     pub(crate) fn ask_to_stop(&self) {
         self.ask(Ask::Stop);
@@ -153,12 +151,6 @@ impl Pen {
         let child = started.told().child.and_then(Pid::from_raw);
         started.handle.has_ended().unwrap_or(true)
             || child.is_some_and(|child| Stat::of(child).is_none_or(|stat| stat.is_ending()))
-    }
-
-    fn ask(&self, what: Ask) {
-        if let Some(started) = &self.started {
-            started.ask(what);
-        }
     }
 
     /// Lets go of it: it ends, and then something is done. Without a runtime, too.

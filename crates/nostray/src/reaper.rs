@@ -102,6 +102,9 @@ fn work(wakes: &OwnedFd) {
         let mut over = Vec::new();
         orphans.retain_mut(|orphan| {
             let is_over = orphan.look();
+            if is_over {
+                orphan.started.exit(); // for those who trace
+            }
             over.extend(orphan.then.take_if(|_| is_over));
             !is_over
         });

@@ -1,6 +1,7 @@
 //! Every child on record: of this program, of other hosts, and of `nostray` on the command line.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::future::Future;
 use std::os::fd::AsFd;
 use std::pin::Pin;
@@ -11,13 +12,13 @@ use std::time::{Duration, Instant};
 use futures_core::Stream;
 
 use nostray_pen::{Ask, Takes};
-use nostray_registry::{Entry, Journal, Outcome, Pen, Place, Policy, census, sweep};
+use nostray_registry::{Entry, Journal, Outcome, Pen, Place, Policy, State, Story, census, sweep};
 use nostray_sys::Pidfd;
 use nostray_sys::identity::Identity;
 use nostray_sys::poll::{Until, wait};
-use tokio::time::Sleep;
 
 use crate::spawn::{Number, own_of_session};
+use crate::wakeup::{Wakeup, sleep};
 
 /// A child on record.
 #[derive(Debug, Clone)]
@@ -25,9 +26,8 @@ use crate::spawn::{Number, own_of_session};
 pub struct Child {
     /// Its name.
     pub id: String,
-    /// How far it has come: `starting`, `ready`, `stopping`, `asleep`, `backing-off`, `tripped`; or `orphaned`, if all who kept it are
-    /// dead.
-    pub state: String,
+    /// How far it has come.
+    pub state: ChildState,
     /// Its command line, with secrets masked.
     pub command: Vec<String>,
     /// The session that it belongs to.
@@ -47,6 +47,134 @@ pub struct Child {
     pen: Pen,
 }
 
+/// How far a child has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ChildState {
+    /// It is being started, or is not ready yet.
+    Starting,
+    /// It is ready.
+    Ready,
+    /// Its tree is being ended.
+    Stopping,
+    /// It was ended since no host called it; the next call starts it.
+    Asleep,
+    /// It ended by itself, and is started again in a while.
+    BackingOff,
+    /// It failed too often; calls are refused for a while.
+    Tripped,
+    /// All of nostray's processes around it are dead. A sweep ends what is left of it.
+    Orphaned,
+}
+
+impl ChildState {
+    /// The word that `nostray ps` shows.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Stopping => "stopping",
+            Self::Asleep => "asleep",
+            Self::BackingOff => "backing-off",
+            Self::Tripped => "tripped",
+            Self::Orphaned => "orphaned",
+        }
+    }
+}
+
+impl fmt::Display for ChildState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl From<&State> for ChildState {
+    fn from(state: &State) -> Self {
+        match state {
+            State::Starting => Self::Starting,
+            State::Ready => Self::Ready,
+            State::Stopping { .. } => Self::Stopping,
+            State::Asleep => Self::Asleep,
+            State::BackingOff { .. } => Self::BackingOff,
+            State::Tripped { .. } => Self::Tripped,
+        }
+    }
+}
+
+/// What happened to a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ChangeKind {
+    /// Its guard was started.
+    Started,
+    /// It is ready.
+    Ready,
+    /// A daemon has forked into the background.
+    Forked,
+    /// The end of its tree has begun.
+    Stopping,
+    /// Its own process has ended.
+    Exited,
+    /// Processes of its tree did not end when they were asked to, and were killed.
+    Killed,
+    /// Nothing is left of its tree.
+    Empty,
+    /// A sweep has ended what was left of it.
+    Swept,
+    /// A sweep found processes that may be of its tree, or not.
+    Unproved,
+    /// It ended by itself, and is started again in a while.
+    Respawning,
+    /// It failed too often, and is not started again for a while.
+    Tripped,
+    /// It was ended since no host called it.
+    Asleep,
+    /// A new child has taken up the session.
+    Answering,
+    /// A session holds it, too.
+    Attached,
+    /// A session holds it no more.
+    Detached,
+    /// It is a child of its own, for sessions that a shared one cannot serve.
+    Apart,
+    /// It has named no session in the way that `--route-by` says.
+    NeverRouted,
+    /// Something about its slot.
+    Slot,
+    /// Something was not done.
+    Refused,
+    /// Something that this version does not know.
+    Unknown,
+}
+
+impl From<&Story> for ChangeKind {
+    fn from(story: &Story) -> Self {
+        match story {
+            Story::Started { .. } => Self::Started,
+            Story::Ready { .. } => Self::Ready,
+            Story::Forked { .. } => Self::Forked,
+            Story::Stopping(_) => Self::Stopping,
+            Story::Exited { .. } => Self::Exited,
+            Story::Killed { .. } => Self::Killed,
+            Story::Empty => Self::Empty,
+            Story::Swept { .. } => Self::Swept,
+            Story::Unproved { .. } => Self::Unproved,
+            Story::Respawning { .. } => Self::Respawning,
+            Story::Tripped { .. } => Self::Tripped,
+            Story::Asleep => Self::Asleep,
+            Story::Answering { .. } => Self::Answering,
+            Story::Attached { .. } => Self::Attached,
+            Story::Detached { .. } => Self::Detached,
+            Story::Apart { .. } => Self::Apart,
+            Story::NeverRouted { .. } => Self::NeverRouted,
+            Story::Slot { .. } => Self::Slot,
+            Story::Refused { .. } => Self::Refused,
+            _ => Self::Unknown,
+        }
+    }
+}
+
 /// Something that happened to a child, as the journal tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -55,9 +183,9 @@ pub struct Change {
     pub id: String,
     /// Milliseconds of Unix time.
     pub time: u64,
-    /// What happened, in one word: `started`, `ready`, `stopping`, `exited`, `empty` and so on.
-    pub event: String,
-    /// The same as JSON, with all that is known of it.
+    /// What happened.
+    pub kind: ChangeKind,
+    /// The same as JSON, with all that is known of it; `nostray log --json` shows the same.
     pub detail: serde_json::Value,
 }
 
@@ -212,7 +340,7 @@ pub struct Watch {
     followers: Vec<nostray_registry::Follower>,
     ready: Vec<Change>,
     /// Until the next look.
-    pause: Option<Pin<Box<Sleep>>>,
+    pause: Option<Wakeup>,
 }
 
 impl Watch {
@@ -227,8 +355,10 @@ impl Watch {
                 return Poll::Ready(change);
             }
             // A file that others add to has no event that all systems know; a tenth of a second is soon enough for a person.
-            let pause = self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(LOOK)));
-            ready!(pause.as_mut().poll(context));
+            let pause = self.pause.get_or_insert_with(|| sleep(LOOK));
+            if ready!(Pin::new(pause).poll(context)).is_err() {
+                std::thread::sleep(LOOK); // no thread could be started that wakes this task
+            }
             self.pause = None;
         }
     }
@@ -254,9 +384,8 @@ impl Stream for Watch {
 }
 
 fn change(entry: Entry) -> Change {
-    let detail = serde_json::to_value(&entry).unwrap_or_default();
-    let event = detail["event"].as_str().unwrap_or_default().to_owned();
-    Change { id: entry.id, time: entry.time, event, detail }
+    let (kind, detail) = (ChangeKind::from(&entry.story), serde_json::to_value(&entry).unwrap_or_default());
+    Change { id: entry.id, time: entry.time, kind, detail }
 }
 
 fn child(pen: Pen) -> Option<Child> {
@@ -265,7 +394,7 @@ fn child(pen: Pen) -> Option<Child> {
     let number = |process: Option<nostray_registry::Process>| process.map(|process| process.pid);
     Some(Child {
         id: pen.id.clone(),
-        state: if pen.owner_alive { record.state.word() } else { "orphaned" }.to_owned(),
+        state: if pen.owner_alive { ChildState::from(&record.state) } else { ChildState::Orphaned },
         command: record.command.clone(),
         session: record.session.clone(),
         labels: record.labels.clone(),

@@ -19,7 +19,7 @@ pub enum Ending {
 }
 
 /// One connection of a session. When the last one of its key is dropped, the children with that session key end, as [`Ending`] says;
-/// see [`crate::SpecBuilder::session`].
+/// see [`crate::PenSpecBuilder::session`].
 #[derive(Debug)]
 pub struct Session {
     key: String,

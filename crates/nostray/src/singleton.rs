@@ -1,7 +1,7 @@
 //! The slot for a program that guards itself: at most one live process of this user holds a name.
 //!
 //! The kernel decides who, by a lock that is free when the process has ended, however it ended. It is the same slot as that of `nostray
-//! run --slot` and of [`crate::SpecBuilder::slot`]; whoever wants to replace such a holder sends it SIGTERM, and a program that has
+//! run --slot` and of [`crate::PenSpecBuilder::slot`]; whoever wants to replace such a holder sends it SIGTERM, and a program that has
 //! something to save handles that.
 
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use nostray_registry::{RecordDetails, SeriesKeeper, State, masked};
 use nostray_slot::{Claim, MAX_HANDOVERS, Refusal, SlotRequest, Step, Tenancy};
 use nostray_sys::poll;
 
+use crate::wakeup::sleep_until;
 use crate::{Error, IfTaken};
 
 /// A name that this process holds, until it is dropped or the process ends.
@@ -52,19 +53,19 @@ impl Drop for Singleton {
     }
 }
 
-/// Gets a name, without a runtime. `timeout` is how long to wait.
+/// Gets a name, without a runtime.
 ///
 /// ```
 /// use nostray::{IfTaken, singleton};
 ///
-/// let mut only_one = singleton::acquire("nostray-example", IfTaken::Fail, None)?;
-/// assert!(singleton::acquire("nostray-example", IfTaken::Fail, None).is_err());
+/// let mut only_one = singleton::acquire("nostray-example", IfTaken::Fail)?;
+/// assert!(singleton::acquire("nostray-example", IfTaken::Fail).is_err());
 /// // open the database, however long that takes
 /// only_one.ready();
 /// # Ok::<(), nostray::Error>(())
 /// ```
-pub fn acquire(name: &str, if_taken: IfTaken, timeout: Option<Duration>) -> Result<Singleton, Error> {
-    let (mut claim, id, spec) = claim(name, if_taken, timeout)?;
+pub fn acquire(name: &str, if_taken: IfTaken) -> Result<Singleton, Error> {
+    let (mut claim, id, spec) = claim(name, if_taken)?;
     loop {
         if let Some(singleton) = step(&mut claim, &id, &spec)? {
             return Ok(singleton);
@@ -76,8 +77,8 @@ pub fn acquire(name: &str, if_taken: IfTaken, timeout: Option<Duration>) -> Resu
 }
 
 /// The same in a runtime. Cancelling it gives up the place in the queue.
-pub async fn acquire_async(name: &str, if_taken: IfTaken, timeout: Option<Duration>) -> Result<Singleton, Error> {
-    let (mut claim, id, spec) = claim(name, if_taken, timeout)?;
+pub async fn acquire_async(name: &str, if_taken: IfTaken) -> Result<Singleton, Error> {
+    let (mut claim, id, spec) = claim(name, if_taken)?;
     loop {
         if let Some(singleton) = step(&mut claim, &id, &spec)? {
             return Ok(singleton);
@@ -85,20 +86,21 @@ pub async fn acquire_async(name: &str, if_taken: IfTaken, timeout: Option<Durati
         // It says itself when to look again, soon after something has happened and then once a second; the end of the holder is
         // looked for in between.
         let until = claim.deadline().min(Instant::now() + LOOK);
-        tokio::time::sleep_until(until.into()).await;
+        sleep_until(Some(until)).await.map_err(Error::during("wait for the slot"))?;
     }
 }
 
 const LOOK: Duration = Duration::from_millis(50);
 
-fn claim(name: &str, if_taken: IfTaken, timeout: Option<Duration>) -> Result<(Claim, PenId, Spec), Error> {
-    let slot = name.parse().map_err(|why| Error::Spec { what: "name", why })?;
+fn claim(name: &str, if_taken: IfTaken) -> Result<(Claim, PenId, Spec), Error> {
+    let slot = name.parse().map_err(|why: String| Error::spec("name", why))?;
+    let (if_taken, wait_timeout) = if_taken.policy();
     let id = PenId::new();
     let spec = Spec::new(std::env::args_os().collect());
     let wish = SlotRequest {
         slot,
-        if_taken: if_taken.into(),
-        wait_timeout: timeout,
+        if_taken,
+        wait_timeout,
         max_handovers: MAX_HANDOVERS,
         command: masked(&spec.command),
         session: None,

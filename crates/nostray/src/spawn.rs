@@ -14,7 +14,9 @@ use nostray_sys::process::{Ended, Pid, reap_child};
 
 use crate::guard::{Charge, SlotCharge, call};
 use crate::news::{Gate, Inbox, Told};
-use crate::{Error, Exit, IfTaken, Spec, Stdio};
+use crate::spec::ChildSpec;
+use crate::{Error, Exit, Stdio};
+use crate::{program, trace};
 
 /// A guard that was started. Whoever has it sees to it that it is reaped.
 #[derive(Debug)]
@@ -96,8 +98,10 @@ pub(crate) struct Ends {
     pub(crate) stderr: Option<OwnedFd>,
 }
 
-pub(crate) fn start(spec: &Spec) -> Result<(Started, Ends), Error> {
+/// Starts a guard, which starts the child. A program or a directory that is not there is an error, and nothing is started.
+pub(crate) fn start(spec: &ChildSpec, streams: [Stdio; 3]) -> Result<(Started, Ends), Error> {
     let (program, word) = call()?;
+    program::check(spec)?;
     let number = Number(NEXT.fetch_add(1, Ordering::SeqCst));
     let id = PenId::new();
     let name = format!("nostray-host-{}-{id}", std::process::id());
@@ -115,19 +119,13 @@ pub(crate) fn start(spec: &Spec) -> Result<(Started, Ends), Error> {
         isolate: spec.isolate_pids,
         session: spec.session.clone(),
         labels: spec.labels.clone().into_iter().collect::<Labels>(),
-        slot: spec.slot.as_ref().map(|(name, if_taken, timeout)| SlotCharge {
-            name: name.to_string(),
-            if_taken: match if_taken {
-                IfTaken::Wait => "wait",
-                IfTaken::Fail => "fail",
-                IfTaken::Replace => "replace",
-            }
-            .to_owned(),
-            timeout: timeout.map(milliseconds),
+        slot: spec.slot.as_ref().map(|(name, if_taken)| {
+            let (if_taken, timeout) = if_taken.policy();
+            SlotCharge { name: name.to_string(), if_taken: if_taken.into(), timeout: timeout.map(milliseconds) }
         }),
     };
     let charge = serde_json::to_string(&charge)
-        .map_err(|error| Error::System { action: "write the guard's charge", error: error.into() })?;
+        .map_err(|error| Error::System { action: "write the guard's charge", source: error.into() })?;
     let mut command = Command::new(&program);
     command.arg(word).arg(charge).args(&spec.command);
     if spec.without_environment {
@@ -147,8 +145,8 @@ pub(crate) fn start(spec: &Spec) -> Result<(Started, Ends), Error> {
         Stdio::Inherited => std::process::Stdio::inherit(),
         Stdio::Null => std::process::Stdio::null(),
     };
-    command.stdin(stream(spec.streams[0])).stdout(stream(spec.streams[1])).stderr(stream(spec.streams[2]));
-    let failed = |error| Error::Start { program: program.display().to_string(), error };
+    command.stdin(stream(streams[0])).stdout(stream(streams[1])).stderr(stream(streams[2]));
+    let failed = |source| Error::Start { program: program.clone(), source };
     let mut child = command.spawn().map_err(failed)?;
     let ends = Ends {
         stdin: child.stdin.take().map(OwnedFd::from),
@@ -171,12 +169,13 @@ pub(crate) fn start(spec: &Spec) -> Result<(Started, Ends), Error> {
             number,
         });
     }
+    trace::started(&id, &spec.command, spec.session.as_deref());
     let started = Started {
         id,
         pid,
         handle,
         graces: spec.graces,
-        is_piped: spec.streams[0] == Stdio::Piped,
+        is_piped: streams[0] == Stdio::Piped,
         place,
         inbox,
         told: Told::default(),
@@ -235,13 +234,15 @@ impl Started {
         }
     }
 
-    /// How it ended, once it is gone.
+    /// How it ended, once it is gone. To be called once.
     pub(crate) fn exit(&mut self) -> Option<Exit> {
         self.inbox.read(&mut self.told);
         let front = match self.front? {
             Front::Reaped(ended) => Some(ended),
             Front::Lost => self.told.over.map(Ended::Exited),
         };
-        Some(Exit::new(&self.told, front))
+        let exit = Exit::new(&self.told, front);
+        trace::exited(&self.id, &exit);
+        Some(exit)
     }
 }

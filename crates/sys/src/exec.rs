@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 
 /// A command that is ready to be executed: nothing is left to allocate or to fail but the call itself.
 #[derive(Debug)]
@@ -41,6 +42,19 @@ impl Program {
         // SAFETY: both arrays are null-terminated and point to strings that live until the call returns.
         unsafe { libc::execvpe(argv[0], argv.as_ptr(), envp.as_ptr()) };
         io::Error::last_os_error()
+    }
+}
+
+/// Whether this process may execute a file, with the error that `execve` would have. What is in the file is not looked at.
+pub fn may_execute(path: &Path) -> io::Result<()> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::from_raw_os_error(libc::EACCES));
+    }
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: the path is a C string.
+    match unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::X_OK, libc::AT_EACCESS) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -83,6 +97,16 @@ mod tests {
         {
             assert_eq!(sets(variable, name.as_ref()), is_it, "{variable:?} {name}");
         }
+    }
+
+    #[test]
+    fn what_may_be_executed_is_a_file_with_the_right_to() {
+        let errno = |path: &str| may_execute(Path::new(path)).err().and_then(|error| error.raw_os_error());
+        assert_eq!(errno("/bin/sh"), None);
+        assert_eq!(errno("/bin"), Some(libc::EACCES));
+        assert_eq!(errno("/proc/self/status"), Some(libc::EACCES));
+        assert_eq!(errno("/bin/no-such-program"), Some(libc::ENOENT));
+        assert_eq!(errno("/bin/sh/x"), Some(libc::ENOTDIR));
     }
 
     #[test]

@@ -26,6 +26,23 @@ macro_rules! program {
     };
 }
 
+/// Declares a function that the C library calls before `main`, and so before the standard library and any async runtime begin their work.
+/// To be written once, in the crate of the program.
+#[macro_export]
+macro_rules! before_main {
+    ($function:path) => {
+        const _: () = {
+            extern "C" fn before_main() {
+                $function();
+            }
+            // SAFETY: the section is a list of pointers to functions, each of which the C library calls once, in the only thread.
+            #[used]
+            #[unsafe(link_section = ".init_array")]
+            static BEFORE_MAIN: extern "C" fn() = before_main;
+        };
+    };
+}
+
 /// The memory in which the kernel has put the program's arguments.
 static ARGUMENTS: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static LENGTH: AtomicUsize = AtomicUsize::new(0);

@@ -11,14 +11,14 @@ use super::handlers::Handlers;
 use super::spot::{Spot, Tenure};
 use super::subscription::Subscribers;
 use super::{Generation, Table};
-use crate::Spec;
+use crate::{LeaseSpec, trace};
 
 /// More than this of notifications that wait for the child, and no more are taken.
 const MOST_TOLD: usize = 16 << 20;
 
 pub(crate) struct Core {
     pub(super) key: String,
-    pub(super) spec: Spec,
+    pub(super) spec: LeaseSpec,
     table: Weak<Table>,
     pub(super) handlers: Handlers,
     pub(super) subscribers: Subscribers,
@@ -83,7 +83,7 @@ impl std::fmt::Debug for Core {
 }
 
 impl Core {
-    pub(super) fn new(key: String, spec: Spec, table: Weak<Table>, spot: Spot) -> Self {
+    pub(super) fn new(key: String, spec: LeaseSpec, table: Weak<Table>, spot: Spot) -> Self {
         Self {
             key,
             spec,
@@ -106,6 +106,7 @@ impl Core {
         let mut shared = self.shared();
         shared.leases += 1;
         shared.next_lease += 1;
+        trace::lease_taken(&self.spec.child.command, shared.next_lease, shared.leases);
         let driver = tell(&shared, Command::Taken).is_err().then(|| self.driver(&mut shared));
         (shared.next_lease, driver)
     }
@@ -117,6 +118,7 @@ impl Core {
         let is_last = {
             let mut shared = self.shared();
             shared.leases = shared.leases.saturating_sub(1);
+            trace::lease_released(&self.spec.child.command, lease, shared.leases);
             tell(&shared, Command::Released(lease)).is_err() && shared.leases == 0
         };
         // Under no lock: handlers may own other leases, of this child too.
@@ -253,13 +255,12 @@ impl Core {
         }
     }
 
-    /// Waits until nothing is left of it.
-    pub(super) async fn gone(&self) {
-        let (commands, before) = (self.shared().commands.clone(), self.spot.taken_by());
+    /// Waits until nothing is left of its trees, and of the tree that had its key when it was stopped.
+    pub(super) async fn gone(&self, before: Option<u64>) {
+        let commands = self.shared().commands.clone();
         if let Some(commands) = commands {
             commands.closed().await;
         }
-        // Whoever took the key meanwhile may have started another one, which is not waited for.
         let own = self.shared().tree;
         self.spot.left_by(before).await;
         self.spot.left_by(own).await;

@@ -20,6 +20,8 @@ use super::core::{Reins, Weight};
 use super::handlers::HandlerError;
 use super::live::{Due, Heard, Live, Stir};
 use super::wire::{self, Own};
+use crate::error::with_causes;
+use crate::trace;
 use crate::{CallError, Cause as Why_, Exit, Handshake};
 use serving::Served;
 
@@ -236,7 +238,7 @@ impl Driver {
         if self.linger.take_if(|linger| linger.until <= now).is_some() {
             self.drive(Event::Released);
         }
-        let eof = self.reins.core.spec.graces.eof();
+        let eof = self.reins.core.spec.child.graces.eof();
         if let Some(live) = &mut self.live {
             let number = live.number;
             match live.do_what_is_due(eof) {
@@ -306,6 +308,7 @@ impl Driver {
             self.core_is_over();
         }
         if let Some(ready) = ready.filter(|_| is_news) {
+            trace::ready(&self.reins.core.spec.child.command, ready.0);
             self.hoping.drain(..).for_each(|hoping| drop(hoping.send(Ok(ready))));
             if std::mem::replace(&mut self.was_ready, true) {
                 self.reins.core.handlers.tell(ready);
@@ -332,10 +335,13 @@ impl Driver {
         self.tail.clear();
         match Live::start(number, tenure, &self.reins.core.spec) {
             Ok(live) => {
+                if self.reins.before + number.0 > 1 {
+                    trace::respawned(&self.reins.core.spec.child.command, self.reins.before + number.0);
+                }
                 self.live = Some(live);
                 self.go_on_with_handshake();
             }
-            Err(error) => self.has_ended(number, Cause(error.to_string()), true),
+            Err(error) => self.has_ended(number, Cause(with_causes(&error)), true),
         }
     }
 
@@ -343,7 +349,7 @@ impl Driver {
         if let Some(number) = self.starting.take() {
             return self.drive(Event::Emptied(number, why.cause())); // it is not there yet
         }
-        let eof = self.reins.core.spec.graces.eof();
+        let eof = self.reins.core.spec.child.graces.eof();
         if let Some(live) = &mut self.live {
             live.silent_at = Some(Instant::now() + eof);
         }
@@ -359,6 +365,7 @@ impl Driver {
                 notifications.iter().map(|(method, params)| wire::notification(method, &raw(params))).collect()
             }
         };
+        let cancel = self.reins.core.spec.keeping.protocol.cancel_method();
         let mut waiting = VecDeque::new();
         for line in unread.split_inclusive(|byte| *byte == b'\n').filter(|line| !greetings.iter().any(|g| g == line))
         {
@@ -368,7 +375,7 @@ impl Driver {
                         waiting.push_back(Waiting::Call(Call { id, method, params, answer }));
                     }
                 }
-                Some(Own { id: None, method, .. }) if method != wire::CANCELLED => {
+                Some(Own { id: None, method, .. }) if method != cancel => {
                     if let Some(weight) = self.reins.core.room_for(line.len()) {
                         waiting.push_back(Waiting::Notification { line: line.to_vec(), _weight: weight });
                     }
@@ -445,7 +452,8 @@ impl Driver {
                 if self.flights.remove(&id).is_some()
                     && let Some(live) = &mut self.live
                 {
-                    live.say(&wire::cancelled(id));
+                    let protocol = self.reins.core.spec.keeping.protocol;
+                    live.say(&wire::notification(protocol.cancel_method(), &raw(&protocol.cancel_params(id))));
                 }
             }
             Command::Ready(answer) => match self.machine.state() {
@@ -541,7 +549,7 @@ impl Driver {
         match stir {
             Stir::Output(count) => live.hear(count).into_iter().for_each(|heard| self.on_heard(heard)),
             Stir::OutputEnded => {
-                let last = live.is_mute(self.reins.core.spec.graces.eof());
+                let last = live.is_mute(self.reins.core.spec.child.graces.eof());
                 last.into_iter().for_each(|heard| self.on_heard(heard));
             }
             Stir::FrontEnded => live.front_ended = true,

@@ -70,7 +70,7 @@ impl Lease {
         WeakLease(Arc::downgrade(&self.inner))
     }
 
-    /// Calls the child, and waits for its answer for as long as the [`crate::Spec`] says. While there is no child the call waits for
+    /// Calls the child, and waits for its answer for as long as the [`crate::LeaseSpec`] says. While there is no child the call waits for
     /// the next one. A call that the child had read when it ended has failed, and is not made again; what it had not read is made with
     /// the next one.
     ///
@@ -102,7 +102,7 @@ impl Lease {
         };
         cancel.id = None;
         let result = result.unwrap_or_else(|_| Err(self.nobody()))?;
-        serde_json::from_str(result.get()).map_err(|error| CallError::Json(error.to_string()))
+        serde_json::from_str(result.get()).map_err(|error| CallError::Json(error.into()))
     }
 
     /// Tells the child something. Without a child it waits for the next one. Nobody waits for a child that does not read: once 16 MiB
@@ -170,7 +170,7 @@ impl Lease {
 }
 
 fn raw(params: &impl Serialize) -> Result<Box<RawValue>, CallError> {
-    serde_json::value::to_raw_value(params).map_err(|error| CallError::Json(error.to_string()))
+    serde_json::value::to_raw_value(params).map_err(|error| CallError::Params(error.into()))
 }
 
 /// Takes a call back unless it was answered.

@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use nostray_rpc::{Id, Line, Lines, Skimmed};
 use nostray_supervise::{Generation as Number, Said, Tail};
-use nostray_sys::stream;
+use nostray_sys::{Pidfd, stream};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 
 use super::Notification;
 use super::spot::Tenure;
 use super::wire::{self, Message};
-use crate::watched::watched;
-use crate::{CallError, Cause, Exit, Handshake, Pen};
+use crate::{CallError, Cause, Error, Exit, Handshake, LeaseSpec, Pen, Stdio};
 
 /// A child whose output has ended may take so long to end itself.
 const AFTER_ITS_OUTPUT: Duration = Duration::from_secs(2);
@@ -138,8 +138,8 @@ impl Heard {
             }),
             Line::TooLong { length, skimmed: Skimmed { id: Some(id), method, is_response } } => match id {
                 Id::Int(id) if *is_response => {
-                    let why = format!("the answer has {length} bytes, and max_line does not allow so many");
-                    Some(Self::Answer { id: u64::try_from(*id).ok()?, result: Err(CallError::Json(why)) })
+                    let result = Err(CallError::TooLong { length: *length });
+                    Some(Self::Answer { id: u64::try_from(*id).ok()?, result })
                 }
                 id if method.is_some() => Some(Self::TooLong(serde_json::from_str(&id.to_json()).ok()?)),
                 _ => None,
@@ -149,15 +149,25 @@ impl Heard {
     }
 }
 
+/// The handle on the front, and the host's ends of stdin, stdout and stderr.
+type Ends = (AsyncFd<OwnedFd>, Option<pipe::Sender>, Option<pipe::Receiver>, Option<pipe::Receiver>);
+
 impl Live {
-    pub(super) fn start(number: Number, tenure: Tenure, spec: &crate::Spec) -> Result<Self, crate::Error> {
-        let mut pen = Pen::spawn(spec)?;
-        let front = pen
-            .front()
-            .ok_or(crate::Error::NoGuard)
-            .and_then(|front| watched(front).map_err(crate::Error::during("watch the child")));
-        let front = match front {
-            Ok(front) => front,
+    /// Registers all that is waited for with the runtime.
+    fn in_runtime(pen: &mut Pen) -> Result<Ends, Error> {
+        let front = watched(pen.front().ok_or(Error::NoGuard)?).map_err(Error::during("watch the child"))?;
+        let ends = || {
+            let stdin = pen.stdin.take().map(crate::Stdin::into_tokio).transpose()?;
+            let stdout = pen.stdout.take().map(crate::Stdout::into_tokio).transpose()?;
+            Ok((front, stdin, stdout, pen.stderr.take().map(crate::Stderr::into_tokio).transpose()?))
+        };
+        ends().map_err(Error::during("set up the child's streams"))
+    }
+
+    pub(super) fn start(number: Number, tenure: Tenure, spec: &LeaseSpec) -> Result<Self, Error> {
+        let mut pen = Pen::start(&spec.child, [Stdio::Piped, Stdio::Piped, spec.stderr])?;
+        let (front, stdin, stdout, stderr) = match Self::in_runtime(&mut pen) {
+            Ok(ends) => ends,
             Err(error) => {
                 pen.see_off(Box::new(move || drop(tenure)));
                 return Err(error);
@@ -172,9 +182,9 @@ impl Live {
             tenure,
             front,
             front_ended: false,
-            stdin: pen.stdin.take(),
-            stdout: pen.stdout.take(),
-            stderr: pen.stderr.take(),
+            stdin,
+            stdout,
+            stderr,
             pen,
             lines: Lines::new(spec.keeping.max_line),
             out: VecDeque::new(),
@@ -397,4 +407,13 @@ impl Live {
             stir = ended => stir,
         }
     }
+}
+
+/// Readable when the process has ended.
+#[expect(
+    deprecated,
+    reason = "what is wrong with it concerns values that do not own their descriptor; this one does"
+)]
+fn watched(process: &Pidfd) -> std::io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(process.duplicate()?, Interest::READABLE)
 }

@@ -19,7 +19,7 @@ pub use lease::{Lease, WeakLease};
 pub use subscription::Subscription;
 pub use wire::Notification;
 
-use crate::{Error, Spec, Stdio};
+use crate::{Error, LeaseSpec};
 use core::Core;
 
 /// Counts the children of a lease, one after the other.
@@ -31,11 +31,11 @@ pub struct Generation(pub u64);
 /// ```standalone_crate
 /// # nostray::guard::init();
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-/// use nostray::{Spec, Supervisor};
+/// use nostray::{LeaseSpec, Supervisor};
 /// use serde_json::{Value, json};
 ///
 /// // A server in one line: it answers every request with an empty list of tools.
-/// let server = Spec::builder("sed").args(["-u", r#"s/"method".*/"result":{"tools":[]}}/"#]).build()?;
+/// let server = LeaseSpec::builder("sed").args(["-u", r#"s/"method".*/"result":{"tools":[]}}/"#]).build()?;
 /// let first = Supervisor::global().lease(&server)?;
 /// let second = Supervisor::global().lease(&server)?; // in every provider object: the same child
 /// let answer: Value = first.call("tools/list", &json!({})).await?;
@@ -72,23 +72,15 @@ impl Supervisor {
     }
 
     /// Holds the child for this key, and starts it if nobody does yet. To be called in a runtime; the child is kept by that one. The
-    /// same key with another command is refused, and so is a child whose input and output are not piped: it could not be spoken with.
-    pub fn lease(&self, spec: &Spec) -> Result<Lease, Error> {
+    /// same key with another command is refused.
+    pub fn lease(&self, spec: &LeaseSpec) -> Result<Lease, Error> {
         tokio::runtime::Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        if spec.streams[..2] != [Stdio::Piped; 2] {
-            return Err(Error::Spec {
-                what: "stdin and stdout",
-                why: "the child of a lease has pipes there".to_owned(),
-            });
-        }
         let key = spec.key();
         let mut by_key = self.table.by_key.lock().unwrap_or_else(PoisonError::into_inner);
         let core = match by_key.get(&key).filter(|core| !core.is_over()) {
-            Some(core) if core.spec.command != spec.command => {
-                return Err(Error::Spec {
-                    what: "key",
-                    why: format!("it is in use for another command: {:?}", core.spec.command),
-                });
+            Some(core) if core.spec.child.command != spec.child.command => {
+                let why = format!("it is in use for another command: {:?}", core.spec.child.command);
+                return Err(Error::spec("key", why));
             }
             Some(core) => core.clone(),
             None => {
@@ -121,13 +113,16 @@ impl Supervisor {
     /// Ends all children, politely, whoever holds them, and waits until nothing is left. Calls of their leases are refused from then
     /// on; a lease that is taken later gets a new child.
     pub async fn shutdown(&self) {
-        let all: Vec<Arc<Core>> =
-            self.table.by_key.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        for core in &all {
+        // Under one lock: a lease that is taken later may start another tree with the same key, which is not waited for.
+        let all: Vec<(Arc<Core>, Option<u64>)> = {
+            let by_key = self.table.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+            by_key.values().map(|core| (core.clone(), core.spot.taken_by())).collect()
+        };
+        for (core, _) in &all {
             core.stop();
         }
-        for core in all {
-            core.gone().await;
+        for (core, tree) in all {
+            core.gone(tree).await;
         }
     }
 }

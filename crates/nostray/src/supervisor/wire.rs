@@ -3,8 +3,8 @@
 
 use nostray_rpc::Id;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 /// Something that the child said to nobody in particular.
 #[derive(Debug, Clone, PartialEq)]
@@ -100,14 +100,6 @@ pub(super) fn notification(method: &str, params: &RawValue) -> Vec<u8> {
 /// JSON-RPC knows no parameters that are null.
 fn given(params: &RawValue) -> Option<&[u8]> {
     Some(params.get().trim_ascii()).filter(|params| *params != "null").map(str::as_bytes)
-}
-
-/// That a call was cancelled.
-pub(super) const CANCELLED: &str = "notifications/cancelled";
-
-pub(super) fn cancelled(id: u64) -> Vec<u8> {
-    let params = json!({ "requestId": id, "reason": "nobody waits any more" });
-    nostray_rpc::notification(CANCELLED, Some(params.to_string().as_bytes()))
 }
 
 pub(super) fn answer(id: &Value, result: &Result<Value, super::HandlerError>) -> Vec<u8> {

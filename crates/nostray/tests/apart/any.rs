@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use badchild::{Found, pid, wait_until};
-use nostray::{Error, Exit, Pen, Spec, blocking};
+use nostray::{Error, Exit, Pen, PenSpec, blocking};
+#[cfg(feature = "supervisor")]
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Runtime;
 
@@ -30,7 +31,7 @@ pub fn runtime() -> Runtime {
 }
 
 impl Kind {
-    pub fn try_spawn(self, spec: &Spec) -> Result<Any, Error> {
+    pub fn try_spawn(self, spec: &PenSpec) -> Result<Any, Error> {
         Ok(match self {
             Self::Blocking => Any::Blocking(blocking::Pen::spawn(spec)?),
             Self::Async => {
@@ -41,16 +42,26 @@ impl Kind {
         })
     }
 
-    pub fn spawn(self, spec: &Spec) -> Any {
+    pub fn spawn(self, spec: &PenSpec) -> Any {
         self.try_spawn(spec).expect("start a pen")
     }
 
     /// One that has said `ready`.
-    pub fn ready(self, spec: &Spec) -> Any {
+    pub fn ready(self, spec: &PenSpec) -> Any {
         let mut pen = self.spawn(spec);
         assert_eq!(pen.line(), "ready");
         pen
     }
+}
+
+#[cfg(feature = "supervisor")]
+fn read(pen: &mut Pen, runtime: &Runtime, bytes: &mut [u8]) -> usize {
+    runtime.block_on(pen.stdout.as_mut().expect("piped").read(bytes)).expect("read")
+}
+
+#[cfg(not(feature = "supervisor"))]
+fn read(pen: &mut Pen, _: &Runtime, bytes: &mut [u8]) -> usize {
+    nostray_sys::stream::read(pen.stdout.as_ref().expect("piped"), bytes).expect("read").expect("it waits")
 }
 
 impl Any {
@@ -59,10 +70,7 @@ impl Any {
         loop {
             let mut byte = [0];
             let count = match self {
-                Self::Async(pen, runtime) => {
-                    let stdout = pen.stdout.as_mut().expect("piped");
-                    runtime.block_on(stdout.read(&mut byte)).expect("read")
-                }
+                Self::Async(pen, runtime) => read(pen, runtime, &mut byte),
                 Self::Blocking(pen) => pen.stdout.as_mut().expect("piped").read(&mut byte).expect("read"),
             };
             if count == 0 || byte == *b"\n" {
@@ -77,6 +85,7 @@ impl Any {
     pub fn exchange(&mut self, input: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let (mut output, mut errors) = (Vec::new(), Vec::new());
         match self {
+            #[cfg(feature = "supervisor")]
             Self::Async(pen, runtime) => runtime.block_on(async {
                 let stdin = if input.is_empty() { None } else { pen.stdin.take() };
                 let write = async {
@@ -96,6 +105,8 @@ impl Any {
                 };
                 tokio::join!(write, read, read_errors);
             }),
+            #[cfg(not(feature = "supervisor"))]
+            Self::Async(..) => unimplemented!("with tokio only"),
             Self::Blocking(pen) => std::thread::scope(|scope| {
                 let stdin = if input.is_empty() { None } else { pen.stdin.take() };
                 let (stdout, stderr) = (pen.stdout.take(), pen.stderr.take());

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use badchild::{Folder, Found, PATIENCE, Scene, User, comes_true};
-use nostray::{Spec, SpecBuilder};
+use nostray::{PenSpec, PenSpecBuilder};
 
 /// The variable that tells a process to play the test, with the folder that is its own.
 const FOLDER: &str = "NOSTRAY_TEST_FOLDER";
@@ -100,8 +100,15 @@ pub fn file(name: &str) -> PathBuf {
 }
 
 /// `badchild MANNER`, with graces that are long enough to be told apart.
-pub fn child(manner: &[&str]) -> SpecBuilder {
-    let spec = Spec::builder(programs().join("badchild")).args(manner);
+pub fn child(manner: &[&str]) -> PenSpecBuilder {
+    let spec = PenSpec::builder(programs().join("badchild")).args(manner);
+    spec.eof_grace(Duration::from_millis(150)).term_grace(Duration::from_millis(150))
+}
+
+/// The same, to be leased.
+#[cfg(feature = "supervisor")]
+pub fn leased(manner: &[&str]) -> nostray::LeaseSpecBuilder {
+    let spec = nostray::LeaseSpec::builder(programs().join("badchild")).args(manner);
     spec.eof_grace(Duration::from_millis(150)).term_grace(Duration::from_millis(150))
 }
 

@@ -2,6 +2,10 @@
 
 #[path = "../apart/mod.rs"]
 mod apart;
+#[cfg(feature = "supervisor")]
 mod ends;
+#[cfg(feature = "supervisor")]
+mod guard_macro;
 mod parent;
+#[cfg(feature = "supervisor")]
 mod readme;

@@ -295,14 +295,10 @@ fn a_key_that_is_in_use_for_another_command_is_refused_and_names_both() {
 }
 
 #[test]
-fn a_child_that_could_not_be_spoken_with_is_refused_before_it_is_started() {
+fn the_stderr_of_a_child_is_its_own_affair_and_a_lease_needs_a_runtime() {
     apart(|| {
         play(async {
             let supervisor = Supervisor::new();
-            for spec in [server("r", &[]).stdin(Stdio::Null), server("r", &[]).stdout(Stdio::Inherited)] {
-                let error = supervisor.lease(&build(spec)).expect_err("no pipe");
-                assert!(matches!(error, Error::Spec { .. }), "{error}");
-            }
             let quiet =
                 supervisor.lease(&build(server("r", &[]).stderr(Stdio::Null))).expect("errors are its own affair");
             pid_of(&quiet).await;
@@ -318,7 +314,7 @@ fn a_program_that_is_not_there_is_told_at_once_and_tried_again_by_the_next_lease
         play(async {
             let supervisor = Supervisor::new();
             let path = file("later");
-            let spec = build(nostray::Spec::builder(&path).args(["server", "--plain"]));
+            let spec = build(nostray::LeaseSpec::builder(&path).args(["server", "--plain"]));
             let lease = supervisor.lease(&spec).expect("a lease");
             let refused = in_time(lease.call::<Value>("who", &json!({}))).await;
             let Err(CallError::Refused(why)) = &refused else { panic!("{refused:?}") };

@@ -7,12 +7,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use badchild::{Found, PATIENCE, wait_until};
-use nostray::{CallError, Handshake, Lease, Spec, SpecBuilder, Supervisor};
+use nostray::{CallError, Handshake, Lease, LeaseSpec, LeaseSpecBuilder, Supervisor};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-use crate::apart::{child, file};
+use crate::apart::{file, leased};
 
 /// A runtime as most hosts have one.
 pub(crate) fn runtime() -> Runtime {
@@ -30,19 +30,19 @@ pub(crate) async fn in_time<T>(what: impl Future<Output = T>) -> T {
 }
 
 /// `badchild server` without MCP, which keeps its record in this file.
-pub(crate) fn server(record: &str, options: &[&str]) -> SpecBuilder {
+pub(crate) fn server(record: &str, options: &[&str]) -> LeaseSpecBuilder {
     let path = file(record).display().to_string();
-    child(&["server", "--plain", "--record", &path]).args(options).backoff("5ms..20ms".parse().expect("right"))
+    leased(&["server", "--plain", "--record", &path]).args(options).backoff("5ms..20ms".parse().expect("right"))
 }
 
 /// The same with the handshake of MCP.
-pub(crate) fn mcp(record: &str, options: &[&str]) -> SpecBuilder {
+pub(crate) fn mcp(record: &str, options: &[&str]) -> LeaseSpecBuilder {
     let path = file(record).display().to_string();
-    let spec = child(&["server", "--record", &path]).args(options).backoff("5ms..20ms".parse().expect("right"));
+    let spec = leased(&["server", "--record", &path]).args(options).backoff("5ms..20ms".parse().expect("right"));
     spec.handshake(Handshake::mcp("2025-06-18", "test", "1"))
 }
 
-pub(crate) fn build(spec: SpecBuilder) -> Spec {
+pub(crate) fn build(spec: LeaseSpecBuilder) -> LeaseSpec {
     spec.build().expect("right")
 }
 
@@ -153,13 +153,13 @@ impl Claim {
 
     /// A server whose whole tree, with a descendant of this kind, holds a lock that a second one would find taken. It says so in
     /// the folder, whatever nostray believes.
-    pub(crate) fn server(&self, kind: Option<&str>) -> SpecBuilder {
+    pub(crate) fn server(&self, kind: Option<&str>) -> LeaseSpecBuilder {
         let folder = self.folder.display().to_string();
         let badchild = crate::apart::programs().join("badchild").display().to_string();
         let mut words = vec!["claim"];
         words.extend(kind.into_iter().flat_map(|kind| ["--with", kind]));
         words.extend([folder.as_str(), "one", "--", badchild.as_str(), "server", "--plain"]);
-        child(&words).backoff("1ms..4ms".parse().expect("right"))
+        leased(&words).backoff("1ms..4ms".parse().expect("right"))
     }
 
     /// How many have held it.

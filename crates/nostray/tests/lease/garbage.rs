@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use badchild::PATIENCE;
-use nostray::{CallError, Spec, Supervisor};
+use nostray::{CallError, LeaseSpec, Supervisor};
 use serde_json::{Value, json};
 
 use crate::apart::{apart, file};
@@ -17,10 +17,10 @@ fn resident() -> usize {
 }
 
 /// A server in a few lines of Python.
-fn python(name: &str, program: &str) -> nostray::SpecBuilder {
+fn python(name: &str, program: &str) -> nostray::LeaseSpecBuilder {
     let path = file(name);
     std::fs::write(&path, format!("import sys, json, time, os\n{program}\n")).expect("write");
-    let spec = Spec::builder("python3").arg("-u").arg(path).backoff("5ms..20ms".parse().expect("right"));
+    let spec = LeaseSpec::builder("python3").arg("-u").arg(path).backoff("5ms..20ms".parse().expect("right"));
     spec.eof_grace(ms(300)).term_grace(ms(300))
 }
 
@@ -107,8 +107,10 @@ fn an_answer_that_is_too_long_is_told_to_its_caller() {
             let supervisor = Supervisor::new();
             let lease = supervisor.lease(&build(server("r", &[]).max_line(1 << 20))).expect("a lease");
             let too_long = in_time(lease.call::<String>("big", &json!({ "bytes": 3 << 20 }))).await;
-            let Err(CallError::Json(why)) = &too_long else { panic!("{:?}", too_long.map(|text| text.len())) };
-            assert!(why.contains("max_line"), "{why}");
+            let Err(CallError::TooLong { length }) = &too_long else {
+                panic!("{:?}", too_long.map(|text| text.len()))
+            };
+            assert!(*length > 3 << 20, "{length}");
             pid_of(&lease).await;
             expect_all_gone(&supervisor).await;
         });

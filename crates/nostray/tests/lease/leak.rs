@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use badchild::{comes_true, open_files, wait_until};
-use nostray::{CallError, Hook, Lease, Spec, Subscription, Supervisor};
+use nostray::{CallError, Hook, Lease, LeaseSpec, Subscription, Supervisor};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 
@@ -64,13 +64,13 @@ fn expect_no_leak(what: &str, rounds: usize, mut round: impl FnMut(usize)) {
     expect_alone();
 }
 
-fn take(supervisor: &Supervisor, spec: &Spec) -> Lease {
+fn take(supervisor: &Supervisor, spec: &LeaseSpec) -> Lease {
     supervisor.lease(spec).expect("a lease")
 }
 
 /// Its record grows with every line, and is nothing that nostray needs.
-fn quiet(key: Option<usize>) -> Spec {
-    let spec = crate::apart::child(&["server", "--plain"]);
+fn quiet(key: Option<usize>) -> LeaseSpec {
+    let spec = crate::apart::leased(&["server", "--plain"]);
     let spec = key.map_or(spec.clone(), |key| spec.key(format!("key {key}")));
     build(spec.eof_grace(ms(300)).term_grace(ms(300)))
 }

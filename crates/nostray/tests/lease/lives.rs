@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use badchild::random::Random;
 use badchild::{Found, PATIENCE, pid, wait_until};
-use nostray::{CallError, Generation, Lease, SpecBuilder, Supervisor};
+use nostray::{CallError, Generation, Lease, LeaseSpecBuilder, Supervisor};
 use nostray_sys::Signal;
 use nostray_sys::proc::Stat;
 use serde_json::{Value, json};
@@ -362,7 +362,7 @@ fn a_child_that_waits_for_the_end_of_another_does_not_fall_asleep_meanwhile() {
         play(async {
             let supervisor = Supervisor::new();
             let slow_to_end =
-                |spec: SpecBuilder| build(spec.hibernate(ms(20)).eof_grace(ms(200)).term_grace(ms(200)));
+                |spec: LeaseSpecBuilder| build(spec.hibernate(ms(20)).eof_grace(ms(200)).term_grace(ms(200)));
             let called = slow_to_end(server("called", &["--ignore-eof"]));
             let hoped_for = slow_to_end(mcp("hoped", &["--ignore-eof"]));
             for spec in [&called, &hoped_for] {
@@ -492,7 +492,7 @@ fn a_child_that_is_starting_is_kept_for_the_next_lease_of_an_impatient_caller() 
     apart(|| {
         play(async {
             let supervisor = Supervisor::new();
-            for (record, spec) in [("p", server as fn(&str, &[&str]) -> SpecBuilder), ("m", mcp)] {
+            for (record, spec) in [("p", server as fn(&str, &[&str]) -> LeaseSpecBuilder), ("m", mcp)] {
                 let spec = spec(record, &["--start-delay", "3000"]).linger(ms(200)).hibernate(ms(300));
                 let spec = build(spec.eof_grace(ms(100)).term_grace(ms(100)));
                 let lease = supervisor.lease(&spec).expect("a lease");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use badchild::random::{Random, seed_of_round};
 use badchild::{Found, PATIENCE, pid, wait_until};
-use nostray::{CallError, IfTaken, Lease, Spec, SpecBuilder, Supervisor};
+use nostray::{CallError, IfTaken, Lease, LeaseSpec, LeaseSpecBuilder, Supervisor};
 use nostray_sys::Signal;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -51,7 +51,7 @@ fn spin(time: Duration) {
 }
 
 /// With graces so short that thousands of ends can be waited for.
-fn quick(spec: SpecBuilder) -> SpecBuilder {
+fn quick(spec: LeaseSpecBuilder) -> LeaseSpecBuilder {
     spec.eof_grace(ms(40)).term_grace(ms(20)).max_failures("1000/1s".parse().expect("right"))
 }
 
@@ -127,7 +127,7 @@ struct Round<'a> {
     supervisor: &'a Supervisor,
     random: Random,
     claim: &'a Claim,
-    spec: &'a Spec,
+    spec: &'a LeaseSpec,
     /// Of the process that answers.
     number: i64,
 }

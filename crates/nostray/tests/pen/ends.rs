@@ -1,16 +1,18 @@
 //! Pens of both kinds: streams, ends with their causes, drops, and what the host notices of them (nothing).
 
-use std::fs::File;
-use std::io::Read;
+use std::fs::{File, Permissions};
+use std::io::{ErrorKind, Read};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use badchild::random::Random;
 use badchild::{company, wait_until};
-use nostray::{Cause, Error, IfTaken, Pen, Registry, Spec, Stdio as Stream, blocking};
+use nostray::{Cause, Error, IfTaken, Pen, PenSpec, Registry, Stdio as Stream, blocking};
 use nostray_sys::Signal;
 use nostray_sys::process::{Side, exit_now, fork};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::apart::any::{Any, KINDS, Kind, runtime};
 use crate::apart::{apart, apart_with, child, expect_alone, file, folder, keepers, nostray, trees, zombies};
@@ -25,8 +27,8 @@ fn bytes(count: usize) -> Vec<u8> {
     std::iter::repeat_with(|| random.below(256) as u8).take(count).collect()
 }
 
-fn shell(script: &str) -> nostray::SpecBuilder {
-    Spec::builder("sh").args(["-c", script])
+fn shell(script: &str) -> nostray::PenSpecBuilder {
+    PenSpec::builder("sh").args(["-c", script])
 }
 
 #[test]
@@ -247,23 +249,30 @@ fn a_kill_is_not_lost_behind_a_stop_that_has_not_been_heard() {
 }
 
 #[test]
-fn what_cannot_be_executed_is_told_with_the_reason() {
+fn a_program_that_cannot_be_executed_is_an_error_and_nothing_is_started() {
     apart(|| {
         let not_executable = file("data");
         std::fs::write(&not_executable, "data").expect("write");
+        let no_interpreter = file("script");
+        std::fs::write(&no_interpreter, "#!/no/such/interpreter\n").expect("write");
+        std::fs::set_permissions(&no_interpreter, Permissions::from_mode(0o755)).expect("set the mode");
         for kind in KINDS {
-            for (program, code, word) in [
-                (file("missing"), 127, "not found"),
-                ("no-such-program-in-path".into(), 127, "not found"),
-                (not_executable.clone(), 126, "permission denied"),
+            for (program, expected) in [
+                (file("missing"), ErrorKind::NotFound),
+                ("no-such-program-in-path".into(), ErrorKind::NotFound),
+                (not_executable.clone(), ErrorKind::PermissionDenied),
             ] {
-                let exit = kind.spawn(&Spec::builder(&program).build().expect("right")).wait();
-                let Cause::NotExecuted(why) = &exit.cause else { panic!("{kind:?} {program:?}: {exit}") };
-                assert!(why.contains(word) && exit.code == Some(code), "{kind:?} {program:?}: {exit}");
+                let refused = kind.try_spawn(&PenSpec::builder(&program).build().expect("right"));
+                let Err(Error::Program { program: named, source }) = &refused else { panic!("{kind:?} {refused:?}") };
+                assert_eq!((named, source.kind()), (&program, expected), "{kind:?}");
             }
-            // The directory is looked at before anything is started.
             let spec = child(&["exit", "0"]).current_dir(file("missing")).build().expect("right");
-            assert!(matches!(kind.try_spawn(&spec), Err(Error::Start { .. })), "{kind:?}");
+            assert!(matches!(kind.try_spawn(&spec), Err(Error::Directory { .. })), "{kind:?}");
+            assert_eq!(company().len(), 0, "nothing was started");
+            // Only the kernel knows that there is nothing to interpret it.
+            let exit = kind.spawn(&PenSpec::builder(&no_interpreter).build().expect("right")).wait();
+            let Cause::NotExecuted(why) = &exit.cause else { panic!("{kind:?}: {exit}") };
+            assert!(why.contains("not found") && exit.code == Some(127), "{kind:?}: {exit}");
         }
         expect_alone();
         assert_eq!(zombies(), [0; 0]);
@@ -279,7 +288,7 @@ fn of_two_pens_with_one_slot_the_second_waits_fails_or_replaces() {
             let before = trees().len();
             let exit = kind.spawn(&spec(IfTaken::Fail)).wait();
             assert_eq!((exit.code, exit.cause), (Some(75), Cause::SlotTaken), "{kind:?}");
-            let late = child(&["exit", "0"]).slot("db", IfTaken::Wait).slot_timeout(SHORT).build().expect("right");
+            let late = child(&["exit", "0"]).slot("db", IfTaken::WaitFor(SHORT)).build().expect("right");
             assert_eq!(kind.spawn(&late).wait().cause, Cause::SlotTaken, "{kind:?}");
             assert_eq!(trees().len(), before);
             let mut second = kind.ready(&spec(IfTaken::Replace));
@@ -384,11 +393,21 @@ fn whoever_stops_waiting_may_wait_again() {
 }
 
 #[test]
-fn a_pen_outside_of_a_runtime_is_refused_and_starts_nothing() {
+fn a_pen_needs_no_runtime_to_be_started_and_used_in_one() {
     apart(|| {
-        let spec = child(&["pause"]).build().expect("right");
-        assert!(matches!(Pen::spawn(&spec), Err(Error::NoRuntime)));
-        assert_eq!(company().len(), 0);
+        let mut pen = Pen::spawn(&child(&["pause"]).build().expect("right")).expect("start a pen");
+        let refused = pen.stdin.take().expect("piped").into_tokio();
+        assert!(refused.is_err(), "tokio's pipes need a runtime");
+        let mut pen = Pen::spawn(&PenSpec::builder("cat").build().expect("right")).expect("start a pen");
+        runtime().block_on(async {
+            let mut stdin = pen.stdin.take().expect("piped").into_tokio().expect("in a runtime");
+            stdin.write_all(b"hello").await.expect("write");
+            drop(stdin);
+            let mut text = String::new();
+            pen.stdout.take().expect("piped").read_to_string(&mut text).await.expect("read");
+            assert_eq!(text, "hello");
+            assert!(pen.wait().await.expect("wait").success());
+        });
     });
 }
 
@@ -407,7 +426,7 @@ fn a_dropped_pen_is_gone_although_somebody_else_has_its_input() {
                 // Taken by the host for some thread of its own, which does not end.
                 let mut pen = kind.ready(&spec);
                 let taken: OwnedFd = match &mut pen {
-                    Any::Async(pen, _) => pen.stdin.take().expect("piped").into_blocking_fd().expect("a descriptor"),
+                    Any::Async(pen, _) => pen.stdin.take().expect("piped").into_std().expect("a descriptor").into(),
                     Any::Blocking(pen) => pen.stdin.take().expect("piped").into(),
                 };
                 drop(pen);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use badchild::{Over, company};
-use nostray::{Cause, Error, IfTaken, Spec, blocking};
+use nostray::{Cause, Error, IfTaken, PenSpec, blocking};
 use nostray_sys::Signal;
 use nostray_sys::process::{Reaped, reap};
 use nostray_sys::signal::{Disposition, set_disposition};
@@ -18,8 +18,8 @@ use crate::apart::{apart, apart_with, child, expect_alone, keepers, path_with, p
 
 const SHORT: Duration = Duration::from_millis(100);
 
-fn shell(script: &str) -> nostray::SpecBuilder {
-    Spec::builder("sh").args(["-c", script])
+fn shell(script: &str) -> nostray::PenSpecBuilder {
+    PenSpec::builder("sh").args(["-c", script])
 }
 
 /// What a child sees of itself is what it would see if the host had started it alone.
@@ -46,7 +46,7 @@ fn a_child_finds_signals_limits_and_files_as_if_the_host_had_started_it_alone() 
             alone.args(&words[1..]).stdin(Stdio::piped());
             let alone = seen(&alone.output().expect("run").stdout);
             for kind in KINDS {
-                let mut pen = kind.spawn(&Spec::builder(&words[0]).args(&words[1..]).build().expect("right"));
+                let mut pen = kind.spawn(&PenSpec::builder(&words[0]).args(&words[1..]).build().expect("right"));
                 let (output, _) = pen.exchange(b"");
                 assert!(pen.wait().success());
                 assert_eq!(seen(&output), alone, "{kind:?}");
@@ -231,7 +231,8 @@ fn a_program_that_has_threads_already_cannot_guard_its_children_and_says_why() {
             let (stay, wait) = std::sync::mpsc::channel::<()>();
             let other = std::thread::spawn(move || wait.recv().is_err());
             nostray::guard::init();
-            let error = blocking::Pen::spawn(&Spec::builder("true").build().expect("right")).expect_err("too late");
+            let error =
+                blocking::Pen::spawn(&PenSpec::builder("true").build().expect("right")).expect_err("too late");
             assert!(error.to_string().contains("first line of a plain main"), "{error}");
             drop(stay);
             other.join().expect("no panic");

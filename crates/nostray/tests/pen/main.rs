@@ -2,8 +2,12 @@
 
 #[path = "../apart/mod.rs"]
 mod apart;
+#[cfg(feature = "supervisor")]
 mod ends;
 mod host;
+#[cfg(feature = "supervisor")]
 mod registry;
+mod runtimes;
 mod session;
 mod singleton;
+mod threads;

@@ -6,12 +6,12 @@ use std::process::{Child as Process, Stdio};
 use std::time::{Duration, Instant};
 
 use badchild::{Found, PATIENCE, pid, wait_until};
-use nostray::{CallError, Change, Child, Lease, Registry, Supervisor, SweepPolicy, Watch};
+use nostray::{CallError, Change, ChangeKind, Child, ChildState, Lease, Registry, Supervisor, SweepPolicy, Watch};
 use nostray_sys::Signal;
 use serde_json::{Value, json};
 
 use crate::apart::any::{KINDS, Kind, runtime};
-use crate::apart::{apart, child, expect_alone, expect_settled, keepers, nostray, programs, trees};
+use crate::apart::{apart, child, expect_alone, expect_settled, keepers, leased, nostray, programs, trees};
 
 const SHORT: Duration = Duration::from_millis(200);
 
@@ -48,7 +48,7 @@ fn the_list_has_the_children_of_this_host_and_of_all_others() {
             KINDS.map(|kind| kind.ready(&child(&["tree", "cooperative", "daemon"]).build().expect("right"))).into();
         let run = Run::start("run", &["--session", "s", "--label", "a=b", "--slot", "x"], &["pause"]);
         wait_until("all are ready", || {
-            Registry::new().list().iter().filter(|child| child.state == "ready").count() == 3
+            Registry::new().list().iter().filter(|child| child.state == ChildState::Ready).count() == 3
         });
         let list = Registry::new().list();
         let other = list.iter().find(|child| child.session.is_some()).expect("is there");
@@ -87,15 +87,19 @@ fn a_watch_tells_all_that_happens_from_now_on_once_and_in_its_order() {
             Kind::Blocking.ready(&child(&["tree", "stubborn", "daemon"]).session("s").build().expect("right"));
         let id = pen.id();
         pen.stop(SHORT, SHORT);
-        until(&mut watch, &mut changes, |change| change.id == id && change.event == "empty");
-        let events: Vec<_> = changes.iter().map(|change| (change.id.as_str(), change.event.as_str())).collect();
-        let expected =
-            ["started", "ready", "stopping", "killed", "exited", "empty"].map(|event| (id.as_str(), event));
-        let mut found = events.clone();
-        found.sort_unstable();
-        let mut all = expected.to_vec();
-        all.sort_unstable();
-        assert_eq!(found, all);
+        until(&mut watch, &mut changes, |change| change.id == id && change.kind == ChangeKind::Empty);
+        let events: Vec<_> = changes.iter().map(|change| (change.id.as_str(), change.kind)).collect();
+        let kinds = [
+            ChangeKind::Started,
+            ChangeKind::Ready,
+            ChangeKind::Stopping,
+            ChangeKind::Killed,
+            ChangeKind::Exited,
+            ChangeKind::Empty,
+        ];
+        let expected = kinds.map(|kind| (id.as_str(), kind));
+        assert_eq!(events.len(), expected.len(), "{events:?}");
+        assert!(expected.iter().all(|event| events.contains(event)), "{events:?}");
         assert_eq!((events[0], events[1], events[events.len() - 1]), (expected[0], expected[1], expected[5]));
         assert_eq!(changes[0].detail["session"], "s", "{:?}", changes[0]);
         assert!(changes.is_sorted_by_key(|change| change.time));
@@ -114,12 +118,12 @@ fn a_watch_in_a_runtime_misses_nothing_and_tells_nothing_twice_while_many_come_a
         let told = std::thread::scope(|scope| {
             let busy: Vec<_> = (0..4).map(|_| scope.spawn(come_and_go)).collect();
             let told = runtime().block_on(async {
-                let mut told: HashMap<(String, String), usize> = HashMap::new();
+                let mut told: HashMap<(String, ChangeKind), usize> = HashMap::new();
                 let mut empty = 0;
                 while empty < 32 {
                     let change = tokio::time::timeout(PATIENCE, watch.next()).await.expect("comes");
-                    empty += usize::from(change.event == "empty");
-                    *told.entry((change.id, change.event)).or_default() += 1;
+                    empty += usize::from(change.kind == ChangeKind::Empty);
+                    *told.entry((change.id, change.kind)).or_default() += 1;
                 }
                 told
             });
@@ -127,8 +131,8 @@ fn a_watch_in_a_runtime_misses_nothing_and_tells_nothing_twice_while_many_come_a
             told
         });
         assert!(told.values().all(|count| *count == 1), "{told:?}");
-        for event in ["started", "exited", "empty"] {
-            assert_eq!(told.keys().filter(|(_, told)| told == event).count(), 32, "{event}");
+        for event in [ChangeKind::Started, ChangeKind::Exited, ChangeKind::Empty] {
+            assert_eq!(told.keys().filter(|(_, told)| *told == event).count(), 32, "{event:?}");
         }
     });
 }
@@ -152,7 +156,7 @@ fn a_sweep_ends_what_dead_owners_have_left_and_nobody_else() {
         // By their numbers: one that is dying has no token any more, but still its files.
         wait_until("its keepers are gone", || !keepers.iter().any(Found::is_alive));
         let state = Registry::new().list().into_iter().find(|child| child.id == id).map(|child| child.state);
-        assert_eq!(state.as_deref(), Some("orphaned"));
+        assert_eq!(state, Some(ChildState::Orphaned));
         let numbers = |those: &[Found]| {
             let mut numbers: Vec<_> = those.iter().map(|found| found.stat.pid.as_raw_nonzero().get()).collect();
             numbers.sort_unstable();
@@ -187,7 +191,7 @@ fn the_end_of_a_session_ends_its_children_whoever_started_them_and_no_others() {
         let without = Kind::Blocking.ready(&child(&["pause"]).build().expect("right"));
         let mut run = Run::start("run", &["--session", "ours"], &["tree", "stubborn", "daemon"]);
         wait_until("all are on record", || {
-            registry.active_for_session("ours").iter().filter(|c| c.state == "ready").count() == 5
+            registry.active_for_session("ours").iter().filter(|c| c.state == ChildState::Ready).count() == 5
         });
         assert_eq!(ids(&registry.active_for_session("theirs")), [other.id().as_str()]);
         assert_eq!(registry.active_for_session("our").len(), 0, "a part of a key is no key");
@@ -231,7 +235,7 @@ fn the_child_of_a_lease_that_ends_with_its_session_or_is_stopped_by_hand_does_no
     apart(|| {
         let runtime = runtime();
         for by_hand in [false, true] {
-            let spec = child(&["server", "--plain"]).session("s").build().expect("right");
+            let spec = leased(&["server", "--plain"]).session("s").build().expect("right");
             let lease = runtime.block_on(async { Supervisor::global().lease(&spec) }).expect("a lease");
             let who = |lease: &Lease| runtime.block_on(lease.call::<Value>("who", &json!({})));
             who(&lease).expect("is there");

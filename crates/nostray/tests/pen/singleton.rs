@@ -82,9 +82,9 @@ fn of_many_threads_one_at_a_time_has_the_name() {
     apart(|| {
         let wait = |how: bool| {
             if how {
-                singleton::acquire("s", IfTaken::Wait, Some(LONG))
+                singleton::acquire("s", IfTaken::WaitFor(LONG))
             } else {
-                runtime().block_on(singleton::acquire_async("s", IfTaken::Wait, Some(LONG)))
+                runtime().block_on(singleton::acquire_async("s", IfTaken::WaitFor(LONG)))
             }
         };
         std::thread::scope(|scope| {
@@ -118,7 +118,7 @@ fn of_many_processes_one_at_a_time_has_the_name_and_sigkill_frees_it() {
             }
         });
         expect_alone();
-        drop(singleton::acquire("s", IfTaken::Fail, None).expect("free"));
+        drop(singleton::acquire("s", IfTaken::Fail).expect("free"));
     });
 }
 
@@ -127,9 +127,9 @@ fn whoever_is_too_late_is_told_who_has_it() {
     apart(|| {
         let mut holder = OnlyOne::taken(&["s", "fail", "blocking"]);
         let number = holder.process.id().to_string();
-        let blocking = is_taken(singleton::acquire("s", IfTaken::Fail, None));
-        let asynchronous = is_taken(runtime().block_on(singleton::acquire_async("s", IfTaken::Fail, None)));
-        let late = is_taken(singleton::acquire("s", IfTaken::Wait, Some(SHORT)));
+        let blocking = is_taken(singleton::acquire("s", IfTaken::Fail));
+        let asynchronous = is_taken(runtime().block_on(singleton::acquire_async("s", IfTaken::Fail)));
+        let late = is_taken(singleton::acquire("s", IfTaken::WaitFor(SHORT)));
         for why in [blocking, asynchronous, late] {
             assert!(why.contains("only_one") || why.contains(&number), "{why}");
         }
@@ -138,11 +138,11 @@ fn whoever_is_too_late_is_told_who_has_it() {
         let listed = Registry::new().list();
         let found = listed.iter().find(|child| child.slot.as_deref() == Some("s")).expect("is on record");
         assert!(found.command.iter().any(|word| word.contains("only_one")), "{found:?}");
-        drop(singleton::acquire("another", IfTaken::Fail, None).expect("names are apart"));
+        drop(singleton::acquire("another", IfTaken::Fail).expect("names are apart"));
         holder.order("release");
-        drop(singleton::acquire("s", IfTaken::Fail, None).expect("free at once"));
+        drop(singleton::acquire("s", IfTaken::Fail).expect("free at once"));
         assert!(!Registry::new().list().iter().any(|child| child.slot.is_some()));
-        assert!(matches!(singleton::acquire("a/b", IfTaken::Fail, None), Err(Error::Spec { .. })));
+        assert!(matches!(singleton::acquire("a/b", IfTaken::Fail), Err(Error::Spec { .. })));
     });
 }
 
@@ -187,12 +187,12 @@ fn one_that_is_replaced_gets_sigterm_but_not_before_it_is_ready() {
 #[test]
 fn a_program_does_not_replace_itself() {
     apart(|| {
-        let mut only_one = singleton::acquire("s", IfTaken::Wait, None).expect("free");
+        let mut only_one = singleton::acquire("s", IfTaken::Wait).expect("free");
         only_one.ready();
-        is_taken(singleton::acquire("s", IfTaken::Replace, Some(LONG)));
-        is_taken(runtime().block_on(singleton::acquire_async("s", IfTaken::Replace, Some(LONG))));
+        is_taken(singleton::acquire("s", IfTaken::ReplaceWithin(LONG)));
+        is_taken(runtime().block_on(singleton::acquire_async("s", IfTaken::ReplaceWithin(LONG))));
         drop(only_one);
-        drop(singleton::acquire("s", IfTaken::Fail, None).expect("free"));
+        drop(singleton::acquire("s", IfTaken::Fail).expect("free"));
     });
 }
 
@@ -218,10 +218,10 @@ fn it_is_the_same_slot_as_that_of_nostray_run_and_of_a_pen() {
         assert_eq!(ready(&mut first), "ready\n");
         assert!(holder.process.try_wait().expect("wait").is_some(), "it was replaced before its successor is ready");
         // And we replace it: nothing is left of its tree then.
-        is_taken(singleton::acquire("s", IfTaken::Fail, None));
+        is_taken(singleton::acquire("s", IfTaken::Fail));
         let before = trees();
         assert_eq!(before.len(), 2, "{before:?}");
-        let mut only_one = singleton::acquire("s", IfTaken::Replace, Some(LONG)).expect("taken");
+        let mut only_one = singleton::acquire("s", IfTaken::ReplaceWithin(LONG)).expect("taken");
         assert!(!before.iter().any(Found::is_alive), "somebody of the old tree is left");
         first.wait().expect("wait");
         only_one.ready();
@@ -229,10 +229,10 @@ fn it_is_the_same_slot_as_that_of_nostray_run_and_of_a_pen() {
         assert_eq!(exit.cause, nostray::Cause::SlotTaken);
         drop(only_one);
         let mut pen = Kind::Blocking.ready(&child(&["pause"]).slot("s", IfTaken::Fail).build().expect("right"));
-        is_taken(singleton::acquire("s", IfTaken::Fail, None));
+        is_taken(singleton::acquire("s", IfTaken::Fail));
         pen.kill();
         pen.wait();
-        drop(singleton::acquire("s", IfTaken::Fail, None).expect("free"));
+        drop(singleton::acquire("s", IfTaken::Fail).expect("free"));
     });
 }
 
@@ -247,7 +247,7 @@ fn what_a_killed_holder_of_the_slot_has_left_is_ended_first() {
         let before = trees();
         assert_eq!(before.len(), 2);
         crate::apart::keepers().iter().for_each(|keeper| keeper.send(Signal::KILL));
-        drop(singleton::acquire("s", IfTaken::Wait, Some(LONG)).expect("taken"));
+        drop(singleton::acquire("s", IfTaken::WaitFor(LONG)).expect("taken"));
         assert!(!before.iter().any(Found::is_alive), "somebody of the old tree is left");
     });
 }
@@ -257,10 +257,10 @@ fn whoever_is_cancelled_has_given_up_its_place() {
     apart(|| {
         let mut holder = OnlyOne::taken(&["s", "wait", "blocking"]);
         runtime().block_on(async {
-            let wait = singleton::acquire_async("s", IfTaken::Wait, None);
+            let wait = singleton::acquire_async("s", IfTaken::Wait);
             assert!(tokio::time::timeout(SHORT, wait).await.is_err());
             // Were it still in the queue, it would be first.
-            let second = singleton::acquire_async("s", IfTaken::Wait, Some(LONG));
+            let second = singleton::acquire_async("s", IfTaken::WaitFor(LONG));
             holder.order("release");
             let begun = Instant::now();
             drop(tokio::time::timeout(PATIENCE, second).await.expect("in time").expect("taken"));
@@ -278,9 +278,9 @@ fn a_forked_copy_that_drops_it_does_not_free_it() {
         holder.order("fork");
         let is_copy = |found: &Found| found.stat.parent == Some(holders);
         wait_until("the copy has ended", || !badchild::company().iter().any(is_copy));
-        is_taken(singleton::acquire("s", IfTaken::Fail, None));
+        is_taken(singleton::acquire("s", IfTaken::Fail));
         holder.order("release");
-        drop(singleton::acquire("s", IfTaken::Fail, None).expect("free"));
+        drop(singleton::acquire("s", IfTaken::Fail).expect("free"));
         assert!(folder().exists());
     });
 }
