@@ -33,7 +33,7 @@ enum Helper {
 /// An attempt to get a slot. Its place in the queue is given up when it is dropped.
 #[derive(Debug)]
 pub struct Claim {
-    wish: SlotRequest,
+    request: SlotRequest,
     id: String,
     place: Place,
     lock: Lock,
@@ -43,7 +43,7 @@ pub struct Claim {
     /// It was replaced before we came.
     was_replaced: bool,
     /// It wanted to replace, and only waits now.
-    has_settled: bool,
+    only_waits: bool,
     /// Ours, but something may be left of whoever had it before.
     held: Option<Held>,
     /// Hangs up when the holder has ended.
@@ -68,23 +68,23 @@ pub struct Claim {
 }
 
 /// What has no event is looked for: soon after something has happened, and then less and less often.
-const SOON: Duration = Duration::from_millis(1);
-const SELDOM: Duration = Duration::from_secs(1);
+const MIN_PAUSE: Duration = Duration::from_millis(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 impl Claim {
     /// Nothing is done before the first [`Claim::step`].
-    pub fn new(wish: SlotRequest, id: &PenId) -> Result<Self, Error> {
-        let place = place_of(&wish.slot)?;
+    pub fn new(request: SlotRequest, id: &PenId) -> Result<Self, Error> {
+        let place = place_of(&request.slot)?;
         let lock = Lock::open(&place)?;
         let watch = lock.watch()?;
         Ok(Self {
-            wish,
+            request,
             id: id.to_string(),
             place,
             lock,
             ticket: None,
             host: getppid().and_then(Process::of),
             was_replaced: false,
-            has_settled: false,
+            only_waits: false,
             held: None,
             watch,
             before: None,
@@ -97,7 +97,7 @@ impl Claim {
             asked: None,
             frozen: None,
             has_told: false,
-            pause: SOON,
+            pause: MIN_PAUSE,
             next_look: Instant::now(),
         })
     }
@@ -113,7 +113,7 @@ impl Claim {
         self.looks += 1;
         // Before anything is looked at: if we are stopped in the middle of it, what we have seen is older than we think.
         self.looked_at = Instant::now();
-        self.take_notice()?;
+        self.refresh()?;
         if self.held.is_none() {
             self.draw_ticket()?;
             let is_behind = self.look_at_queue();
@@ -151,8 +151,9 @@ impl Claim {
     /// When to look again.
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        let late = self.wish.wait_timeout.map(|time| self.began + time);
-        let answer = self.asked.as_ref().map(|(_, asked)| *asked + decide::ANSWER).filter(|at| *at > Instant::now());
+        let late = self.request.wait_timeout.map(|time| self.began + time);
+        let answer =
+            self.asked.as_ref().map(|(_, asked)| *asked + decide::ANSWER_TIMEOUT).filter(|at| *at > Instant::now());
         [Some(self.next_look), late, answer].into_iter().flatten().min().unwrap_or(self.next_look)
     }
 
@@ -163,18 +164,18 @@ impl Claim {
     }
 
     /// Forgets what has happened, and looks the sooner for what has not.
-    fn take_notice(&mut self) -> Result<(), Error> {
+    fn refresh(&mut self) -> Result<(), Error> {
         let now = Instant::now();
         let has_happened = |handle: BorrowedFd<'_>, until| {
-            poll::wait(&[(handle, until)], Some(Duration::ZERO)).is_ok_and(|came| came.contains(&true))
+            poll::wait(&[(handle, until)], Some(Duration::ZERO)).is_ok_and(|fired| fired.contains(&true))
         };
         if has_happened(self.watch.as_fd(), Until::HungUp) {
             self.watch = self.lock.watch()?;
-            self.pause = SOON;
+            self.pause = MIN_PAUSE;
         } else if now >= self.next_look {
-            self.pause = (self.pause * 2).min(SELDOM);
+            self.pause = (self.pause * 2).min(MAX_PAUSE);
         } else {
-            self.pause = SOON;
+            self.pause = MIN_PAUSE;
         }
         self.helper.take_if(|helper| match helper {
             Helper::Process(handle) => has_happened(handle.as_fd(), Until::Readable),
@@ -189,7 +190,7 @@ impl Claim {
 
     fn draw_ticket(&mut self) -> Result<(), Error> {
         if self.ticket.is_none() {
-            let kind = match self.wish.if_taken {
+            let kind = match self.request.if_taken {
                 IfTaken::Fail => return Ok(()),
                 IfTaken::Wait => Kind::Wait,
                 IfTaken::Replace => {
@@ -198,12 +199,12 @@ impl Claim {
                     if self.was_replaced { Kind::Wait } else { Kind::Replace }
                 }
             };
-            let SlotRequest { command, session, .. } = &self.wish;
-            let who = Waiter::new(self.id.clone(), command.clone(), session.clone(), Moment::now().time);
-            let ticket = Ticket::draw(&self.place, kind, &who.ok_or_else(|| Error::NoProc(why_no_world()))?)?;
+            let SlotRequest { command, session, .. } = &self.request;
+            let waiter = Waiter::new(self.id.clone(), command.clone(), session.clone(), Moment::now().time);
+            let ticket = Ticket::draw(&self.place, kind, &waiter.ok_or_else(|| Error::NoProc(why_no_world()))?)?;
             if kind == Kind::Replace {
                 // Those who wanted the same are superseded.
-                queue::everybody(&self.place).iter().filter(|seen| seen.kind == kind).for_each(queue::Seen::wake);
+                queue::waiters(&self.place).iter().filter(|seen| seen.kind == kind).for_each(queue::QueueEntry::wake);
             }
             self.ticket = Some(ticket);
         }
@@ -212,9 +213,9 @@ impl Claim {
 
     /// Whether somebody comes first. One who replaces comes before those who wait; of several, the last one.
     fn look_at_queue(&mut self) -> bool {
-        let all = queue::everybody(&self.place);
+        let all = queue::waiters(&self.place);
         let all: Vec<_> = all.into_iter().filter(|seen| !seen.is_stopped()).collect();
-        let is_before = |seen: &&queue::Seen| match &self.ticket {
+        let is_before = |seen: &&queue::QueueEntry| match &self.ticket {
             None => true,
             Some(ticket) => match (ticket.kind(), seen.kind) {
                 (Kind::Wait, Kind::Replace) => true,
@@ -224,14 +225,14 @@ impl Claim {
             },
         };
         let before = all.iter().rfind(is_before);
-        self.before = before.and_then(queue::Seen::identity).and_then(Identity::open);
+        self.before = before.and_then(queue::QueueEntry::identity).and_then(Identity::open);
         before.is_some()
     }
 
     /// Whoever holds it, if that is known: the last one who said so, if it is on record.
     fn holder(&self) -> Option<Holder> {
         let mut history = History::read(&self.place);
-        let holders = Holder::all_of(self.wish.slot.as_str(), &history.places());
+        let holders = Holder::all_of(self.request.slot.as_str(), &history.places());
         let last = history.entries.pop().filter(|entry| entry.ended.is_none()).map(|entry| entry.id);
         // A history may be lost; whoever is on record and lives has it all the same.
         let said = holders.iter().find(|holder| Some(&holder.record.id) == last.as_ref());
@@ -240,7 +241,7 @@ impl Claim {
 
     /// Somebody ends something for us; without another process, it is tried again the next time.
     fn help(&mut self, to_end: Option<&Holder>) {
-        let (slot, places) = (self.wish.slot.to_string(), History::read(&self.place).places());
+        let (slot, places) = (self.request.slot.to_string(), History::read(&self.place).places());
         self.helper = if self.may_fork {
             let helper = match to_end {
                 Some(holder) => end_holder_apart(holder, &places),
@@ -261,7 +262,7 @@ impl Claim {
 
     fn tell(&self, what: &str) {
         if let Ok(place) = Place::for_writing() {
-            let slot = self.wish.slot.to_string();
+            let slot = self.request.slot.to_string();
             Journal::at(&place).add(&self.id, Story::Slot { slot, what: what.to_owned() });
         }
     }

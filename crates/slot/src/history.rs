@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 
 /// So many are remembered.
-const MOST: usize = 50;
+const MAX_ENTRIES: usize = 50;
 /// No history of ours comes near this.
-const LARGEST: u64 = 1 << 20;
+const MAX_HISTORY_SIZE: u64 = 1 << 20;
 
 /// A moment: for people, and for decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,7 +96,7 @@ impl History {
     #[must_use]
     pub(crate) fn read(place: &Place) -> Self {
         let read = || {
-            let text = files::read(&files::to_read(&path(place)).ok()?, LARGEST).ok()?;
+            let text = files::read(&files::to_read(&path(place)).ok()?, MAX_HISTORY_SIZE).ok()?;
             serde_json::from_slice(&text).ok().filter(|history: &Self| history.version == VERSION)
         };
         read().unwrap_or_default()
@@ -121,7 +121,7 @@ impl History {
             last.why.get_or_insert_with(|| "all of nostray's processes around it were killed".to_owned());
         }
         history.entries.push(entry);
-        let too_many = history.entries.len().saturating_sub(MOST);
+        let too_many = history.entries.len().saturating_sub(MAX_ENTRIES);
         history.entries.drain(..too_many);
         history.write(place)
     }
@@ -164,7 +164,7 @@ impl History {
 
     /// If the slot changed hands more often than the limit allows: because holders handed it over, or because they never got ready, up
     /// to the one who holds it now.
-    pub(crate) fn goes_from_hand_to_hand(&self, limit: Rate, now: Moment, boot: &str) -> Option<Changes> {
+    pub(crate) fn excessive_handovers(&self, limit: Rate, now: Moment, boot: &str) -> Option<Changes> {
         let within = u64::try_from(limit.within.as_millis()).unwrap_or(u64::MAX);
         let recent = |entry: &&HolderEntry| {
             entry.boot == boot
@@ -226,7 +226,7 @@ mod tests {
 
     fn changes(entries: Vec<HolderEntry>, now: u64) -> Option<Changes> {
         let history = History { version: VERSION, entries };
-        history.goes_from_hand_to_hand(LIMIT, Moment { time: 0, since_boot: now }, "b")
+        history.excessive_handovers(LIMIT, Moment { time: 0, since_boot: now }, "b")
     }
 
     fn in_vain(entries: Vec<HolderEntry>, now: u64) -> Option<usize> {
@@ -305,12 +305,12 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("nostray-history-{}", nostray_sys::process::random()));
         let place = Place::at(&folder).expect("place");
         assert_eq!(History::read(&place), History::default());
-        for number in 0..=MOST {
+        for number in 0..=MAX_ENTRIES {
             History::add(&place, HolderEntry::begin(&number.to_string(), Vec::new(), None), None).expect("added");
         }
-        History::amend(&place, &MOST.to_string(), |entry| entry.ready = Some(Moment::now()));
+        History::amend(&place, &MAX_ENTRIES.to_string(), |entry| entry.ready = Some(Moment::now()));
         let history = History::read(&place);
-        assert_eq!(history.entries.len(), MOST);
+        assert_eq!(history.entries.len(), MAX_ENTRIES);
         let (last, before) = history.entries.split_last().expect("there");
         assert!(last.ready.is_some() && last.ended.is_none());
         assert!(before.iter().all(|entry| entry.ended.is_some() && entry.why.is_some()));

@@ -7,24 +7,24 @@
 mod claim;
 mod decide;
 mod enter;
+mod held_slot;
 mod history;
 mod lock;
 mod look;
 mod name;
 mod queue;
 mod request;
-mod tenancy;
 
 use std::path::{Path, PathBuf};
 
 pub use claim::Claim;
 pub use enter::{Entered, enter, run};
+pub use held_slot::{HeldSlot, SlotWitness};
 pub use history::{HolderEntry, Moment};
 pub use look::{Slot, is_held_around_us, slot, slots};
 pub use name::Name;
 pub use queue::{Kind, Waiter};
 pub use request::{IfTaken, Refusal, SlotRequest, Step};
-pub use tenancy::{Tenancy, Tenant};
 
 /// If a slot changed hands more often than this, no holder is asked to hand over, unless a user says otherwise.
 pub const MAX_HANDOVERS: nostray_pen::Rate =

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use nostray_registry::{Place, files};
 use nostray_sys::fifo;
 use nostray_sys::identity::Identity;
-use nostray_sys::proc::who_has_locked;
+use nostray_sys::proc::lock_holders;
 
 use crate::Error;
 
@@ -31,7 +31,7 @@ pub(crate) struct Held {
 
 impl Held {
     /// Frees it for all who have it open: one of them may be stopped and never end.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn release(&self) {
         self.lock.unlock().ok();
     }
 }
@@ -86,7 +86,7 @@ impl Lock {
     /// Those who have it and are stopped, whoever they are: the kernel says so of the lock itself.
     pub(crate) fn frozen_holders(&self) -> Vec<Identity> {
         let own = nostray_sys::process::getpid();
-        let frozen = who_has_locked(&self.path).into_iter().filter(|stat| stat.is_stopped() && stat.pid != own);
+        let frozen = lock_holders(&self.path).into_iter().filter(|stat| stat.is_stopped() && stat.pid != own);
         frozen.map(|stat| Identity::from(&stat)).collect()
     }
 

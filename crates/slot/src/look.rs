@@ -61,10 +61,10 @@ pub fn slot(name: &Name) -> Result<Option<Slot>, Error> {
     let holders = if is_taken { Holder::all_of(name.as_str(), &places) } else { Vec::new() };
     let said = holders.iter().find(|holder| Some(holder.record.id.as_str()) == last);
     let holder = said.or_else(|| holders.iter().find(|holder| holder.is_kept())).map(|holder| holder.record.clone());
-    let mut waiting = queue::everybody(&place);
+    let mut waiting = queue::waiters(&place);
     // One who replaces comes before those who wait, and the last of them first.
     waiting.sort_by_key(|seen| seen.kind == Kind::Wait);
-    let waiting = waiting.into_iter().map(|seen| (seen.kind, seen.who)).collect();
+    let waiting = waiting.into_iter().map(|seen| (seen.kind, seen.waiter)).collect();
     Ok(Some(Slot { name: name.clone(), is_taken, holder, waiting, history, places }))
 }
 
@@ -74,11 +74,11 @@ pub fn is_held_around_us(name: &Name) -> Option<String> {
     let slot = slot(name).ok().flatten()?;
     let holders = Holder::all_of(name.as_str(), &slot.places);
     let around = holders.iter().find(|holder| holder.is_kept() && holder.is_around_us());
-    around.map(|holder| by_whom(Some(&holder.record)))
+    around.map(|holder| describe_holder(Some(&holder.record)))
 }
 
 /// Who has it, since when and in what state, in half a sentence.
-pub(crate) fn by_whom(holder: Option<&Record>) -> String {
+pub(crate) fn describe_holder(holder: Option<&Record>) -> String {
     let Some(record) = holder else { return "taken by somebody who is just starting or ending".to_owned() };
     let ago = |time: u64| {
         let seconds = Moment::now().time.saturating_sub(time) / 1000;
@@ -97,8 +97,8 @@ pub(crate) fn by_whom(holder: Option<&Record>) -> String {
 
 /// As much of a command as a sentence can bear.
 fn shortened(command: &str) -> String {
-    const ENOUGH: usize = 60;
-    match command.char_indices().nth(ENOUGH) {
+    const MAX_COMMAND: usize = 60;
+    match command.char_indices().nth(MAX_COMMAND) {
         Some((end, _)) => format!("{}...", &command[..end]),
         None => command.to_owned(),
     }

@@ -68,11 +68,11 @@ impl Waiter {
 
 /// Somebody who waits, as seen by others.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct QueueEntry {
     /// Files are ordered by it.
     pub(crate) turn: Turn,
     pub(crate) kind: Kind,
-    pub(crate) who: Waiter,
+    pub(crate) waiter: Waiter,
 }
 
 /// Since when somebody waits, in nanoseconds since the machine was started; and who, to tell two apart who came at once.
@@ -89,20 +89,20 @@ impl Turn {
     }
 }
 
-impl Seen {
+impl QueueEntry {
     /// One that is stopped does not come when it is its turn, and nobody waits for it.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.who.identity().and_then(|who| Stat::of(who.pid)).is_some_and(|stat| stat.is_stopped())
+        self.waiter.identity().and_then(|process| Stat::of(process.pid)).is_some_and(|stat| stat.is_stopped())
     }
 
     /// A handle by which its end is seen.
     pub(crate) fn identity(&self) -> Option<Identity> {
-        self.who.identity()
+        self.waiter.identity()
     }
 
     /// Tells it to look again. To somebody who waits no more, the signal says nothing.
     pub(crate) fn wake(&self) {
-        if let Some(handle) = self.who.identity().and_then(Identity::open) {
+        if let Some(handle) = self.waiter.identity().and_then(Identity::open) {
             handle.send(Signal::CHLD).ok();
         }
     }
@@ -119,15 +119,15 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    pub(crate) fn draw(place: &Place, kind: Kind, who: &Waiter) -> Result<Self, Error> {
-        let turn = Turn { since: nostray_sys::clock::since_boot().as_nanos(), id: who.id.clone() };
-        let (path, new) = (path_of(place, kind, &turn), place.path().join(format!("{}.new", who.id)));
+    pub(crate) fn draw(place: &Place, kind: Kind, waiter: &Waiter) -> Result<Self, Error> {
+        let turn = Turn { since: nostray_sys::clock::since_boot().as_nanos(), id: waiter.id.clone() };
+        let (path, new) = (path_of(place, kind, &turn), place.path().join(format!("{}.new", waiter.id)));
         let drawn: Result<File, Error> = (|| {
             let mut file =
                 File::options().write(true).create_new(true).mode(0o600).open(&new).map_err(Error::io(&new))?;
             // Locked before anybody can see it: one that is not locked is a dead one's.
             file.try_lock().map_err(|error| Error::NoLocks { path: new.clone(), why: error.to_string() })?;
-            let written = serde_json::to_vec(who).map_err(io::Error::from).and_then(|text| file.write_all(&text));
+            let written = serde_json::to_vec(waiter).map_err(io::Error::from).and_then(|text| file.write_all(&text));
             written.and_then(|()| std::fs::rename(&new, &path)).map_err(Error::io(&new))?;
             Ok(file)
         })();
@@ -143,7 +143,7 @@ impl Ticket {
     }
 
     /// From now on it only waits. It keeps its place.
-    pub(crate) fn settle_for_waiting(&mut self) {
+    pub(crate) fn downgrade_to_wait(&mut self) {
         if self.kind == Kind::Wait {
             return;
         }
@@ -165,7 +165,7 @@ fn path_of(place: &Place, kind: Kind, turn: &Turn) -> PathBuf {
 }
 
 /// Everybody who waits, in the order in which they came. What the dead have left is removed.
-pub(crate) fn everybody(place: &Place) -> Vec<Seen> {
+pub(crate) fn waiters(place: &Place) -> Vec<QueueEntry> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(place.path()).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -182,17 +182,17 @@ pub(crate) fn everybody(place: &Place) -> Vec<Seen> {
             }
             Err(TryLockError::Error(_)) => continue,
         }
-        if let Ok(text) = files::read(&file, LARGEST)
-            && let Ok(who) = serde_json::from_slice(&text)
+        if let Ok(text) = files::read(&file, MAX_TICKET_SIZE)
+            && let Ok(waiter) = serde_json::from_slice(&text)
         {
-            all.push(Seen { turn, kind, who });
+            all.push(QueueEntry { turn, kind, waiter });
         }
     }
     all.sort_by(|a, b| a.turn.cmp(&b.turn));
     all
 }
 
-const LARGEST: u64 = 64 << 10;
+const MAX_TICKET_SIZE: u64 = 64 << 10;
 
 fn is_unfinished(name: &str) -> bool {
     name.ends_with(".new") && name != "history.new"

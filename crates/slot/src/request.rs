@@ -5,7 +5,7 @@ use std::time::Duration;
 use nostray_pen::Rate;
 
 use crate::Name;
-use crate::tenancy::Tenancy;
+use crate::held_slot::HeldSlot;
 
 /// What to do if somebody holds the slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct SlotRequest {
 #[derive(Debug)]
 pub enum Step {
     /// The slot is ours, and nothing is left of whoever had it before.
-    Taken(Tenancy),
+    Taken(HeldSlot),
     /// To be looked at again when something has happened; and what a person should know.
     Waiting(Option<String>),
     /// It is not to be had.

@@ -230,7 +230,7 @@ fn is_first_of_its_namespace(pid: Pid) -> bool {
 /// Those processes of this user, of all that can be looked at, through which the file is locked (`flock`): the kernel says so of each
 /// open file that the lock belongs to.
 #[must_use]
-pub fn who_has_locked(path: &std::path::Path) -> Vec<Stat> {
+pub fn lock_holders(path: &std::path::Path) -> Vec<Stat> {
     let has_locked = |pid: Pid| {
         let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         let of_path = files.filter(|file| std::fs::read_link(file.path()).is_ok_and(|target| target == path));
