@@ -1,36 +1,36 @@
-//! What somebody who wants a slot does next, from what can be seen. No clock, no file and no process is in here, so that a test can
-//! walk through all of it.
+//! Decides what a claim does next, from what it has seen. There is no clock, file or process in here, so that a test can walk through all
+//! of it.
 
 use std::time::Duration;
 
 use crate::IfTaken;
 
-/// A holder that was asked to hand over begins to end its tree within this time, or it does not hear.
+/// A holder that was asked to hand over begins to end its tree within this time, or its keepers do not act.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// How much longer than it was promised the end of a tree may take, if those who see to it are stopped.
+/// How much longer than its graces the end of a tree may take, if its keepers are stopped.
 pub(crate) const MAX_OVERDUE: Duration = Duration::from_secs(15);
 
 /// What can be seen.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Observation {
-    /// Somebody comes first: who waits for longer, or wants to replace.
+    /// Another waiter comes first: it waits for longer, or is to replace the holder.
     pub(crate) is_behind: bool,
-    /// Somebody who came later wants to replace the holder, too.
+    /// A later claim is to replace the holder, too.
     pub(crate) is_superseded: bool,
     /// The slot changes hands too often.
     pub(crate) is_loop: bool,
     /// Our host was replaced, by the holder or by a host that the holder replaced since.
     pub(crate) was_replaced: bool,
-    /// It is held by somebody around us, who would never end before we do.
+    /// The holder has started this claim, and would never end before it.
     pub(crate) is_our_own: bool,
     pub(crate) holder: HolderState,
     /// How long ago the holder was asked to hand over.
     pub(crate) asked: Option<Duration>,
-    /// For how long those have been stopped who would have to get it ready.
+    /// For how long the keepers of a holder that is not ready have been stopped.
     pub(crate) frozen: Option<Duration>,
     /// The wait has lasted for as long as it may.
     pub(crate) is_late: bool,
-    /// The wait has hardly begun: whoever has the lock and is not known may only have looked whether it is free.
+    /// The wait has hardly begun: an unknown process that holds the lock may only be testing whether it is free.
     pub(crate) is_young: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum HolderState {
     Unknown,
     Starting,
     Settled,
-    /// For how long, beyond what it was promised; if those who see to it are stopped.
+    /// For how long beyond its graces, if its keepers are stopped.
     Stopping {
         overdue: Option<Duration>,
     },
@@ -54,16 +54,16 @@ pub(crate) enum Action {
     Wait,
     /// Ask the holder to hand over.
     Ask,
-    /// Let it go on: it is stopped.
+    /// Continue it: it is stopped.
     Wake,
-    /// End it from outside: it does not hear.
+    /// End it from outside: its keepers do not act.
     EndFromOutside,
     /// Only wait, from now on.
     OnlyWait,
     GiveUp(RefusalReason),
 }
 
-/// Why somebody gives up.
+/// Why a claim is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RefusalReason {
     Taken,
@@ -98,7 +98,7 @@ pub(crate) fn decide(if_taken: IfTaken, seen: &Observation) -> Action {
     }
     match (seen.holder, seen.asked) {
         _ if seen.is_behind => Action::Wait,
-        // A start is never cut short for a newcomer: that is how loops begin. But one that is stopped is no start.
+        // A start is never cut short for a newcomer: that is how loops begin. But a stopped holder is not starting.
         (HolderState::Unknown | HolderState::Starting, _) => match seen.frozen {
             Some(time) if time >= MAX_OVERDUE => Action::EndFromOutside,
             Some(time) if time >= ANSWER_TIMEOUT => Action::Wake,

@@ -18,7 +18,7 @@ use crate::{Error, NOT_NOW};
 pub enum Entered {
     /// The slot is ours.
     Got(HeldSlot),
-    /// There is nothing to be started, and this is the code to exit with. Whoever reads has been told why.
+    /// There is nothing to be started, and this is the code to exit with. Standard error has the reason.
     Over(u8),
 }
 
@@ -30,7 +30,7 @@ pub fn enter(opener: &mut PenOpener, request: SlotRequest, id: &PenId) -> Result
         Ok(Entered::Over(NOT_NOW))
     };
     let stdin = nostray_sys::descriptors::standard_input();
-    // First a look at whoever it is for: nobody is asked for anything on behalf of a host that is gone.
+    // First a look at the host: no holder is asked for anything on behalf of a host that is gone.
     let (mut timeout, mut has_waited) = (Duration::ZERO, false);
     loop {
         let mut events = vec![(opener.signals(), Until::Readable)];
@@ -42,15 +42,15 @@ pub fn enter(opener: &mut PenOpener, request: SlotRequest, id: &PenId) -> Result
         let tells = events.len();
         events.extend(claim.watches());
         let fired = poll::wait(&events, Some(timeout)).unwrap_or_else(|_| {
-            // Without a way to wait, a moment has to do.
+            // poll has failed: sleep instead.
             std::thread::sleep(Duration::from_millis(50));
             Vec::new()
         });
         let any = |range: std::ops::Range<usize>| fired.get(range).is_some_and(|fired| fired.contains(&true));
         if any(1..ends) {
-            return over(claim.give_up("whoever it was for has ended"));
+            return over(claim.give_up("its host has ended"));
         }
-        // One that came with all that it has to say is not gone for it, as long as there is nothing to wait for.
+        // A host may write all of its input and close it at once. That is no reason to give up before there was a wait.
         if any(ends..tells) && has_waited {
             return over(claim.give_up("stdin was closed"));
         }

@@ -1,4 +1,4 @@
-//! Holding a slot, and saying so.
+//! A slot that is held, and its witness, which keeps the slot's history.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::history::{History, Moment};
 use crate::lock::Held;
 use crate::queue;
 
-/// A slot that this process holds, together with those whom it forks, until the last of them has ended.
+/// A slot that this process holds, together with the processes that it forks, until the last of them has ended.
 #[derive(Debug)]
 pub struct HeldSlot {
     held: Held,
@@ -41,7 +41,7 @@ impl HeldSlot {
         &self.slot
     }
 
-    /// The child is ready: from now on it may be asked to hand over. Those who wait for that are told.
+    /// The child is ready: from now on it may be asked to hand over. Waiters are woken.
     pub fn is_ready(&mut self) {
         if !std::mem::replace(&mut self.is_ready, true) {
             History::amend(&self.place, &self.id, |entry| entry.ready = Some(Moment::now()));
@@ -68,7 +68,7 @@ impl HeldSlot {
         }
     }
 
-    /// Its tree is being torn down. Somebody may wait for that.
+    /// Its tree is being torn down. Waiters are woken.
     pub fn is_stopping(&self) {
         self.wake_waiters();
     }
@@ -86,7 +86,7 @@ impl HeldSlot {
         self.wake_waiters();
     }
 
-    /// Somebody may wait for us to be ready, or to begin to end.
+    /// A waiter may wait for the holder to be ready, or to begin to end.
     fn wake_waiters(&self) {
         queue::waiters(&self.place).iter().for_each(queue::QueueEntry::wake);
     }
@@ -109,7 +109,7 @@ impl SlotWitness {
 }
 
 impl Witness for SlotWitness {
-    /// A pen that is not on record could not be found by whoever comes next, if all of us were killed.
+    /// A pen that is not on record is refused: the next claim could not find it if all its keepers were killed.
     fn opens(&mut self, opening: &Opening<'_>) -> Result<(), Objection> {
         self.ready_at_start = matches!(opening.spec.ready, Ready::Started);
         let slot = self.held.slot().clone();
@@ -133,7 +133,7 @@ impl Witness for SlotWitness {
     }
 
     fn sees(&mut self, event: &Event) {
-        // What is on record is what those who wait go by, so it comes first.
+        // Waiters go by the record, so it is written first.
         self.inner.sees(event);
         match event {
             Event::Started { .. } if self.ready_at_start => self.held.is_ready(),

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// So many are remembered.
+/// The most entries that are kept.
 const MAX_ENTRIES: usize = 50;
-/// No history of ours comes near this.
+/// A larger file is no history of ours.
 const MAX_HISTORY_SIZE: u64 = 1 << 20;
 
 /// A moment: for people, and for decisions.
@@ -23,7 +23,7 @@ const MAX_HISTORY_SIZE: u64 = 1 << 20;
 pub struct Moment {
     /// Milliseconds of Unix time.
     pub time: u64,
-    /// Milliseconds since the machine was started, which nobody sets.
+    /// Milliseconds since boot. Setting the clock does not change them.
     pub since_boot: u64,
 }
 
@@ -35,7 +35,7 @@ impl Moment {
     }
 }
 
-/// One who holds a slot, or has held it.
+/// The holder of a slot, or an earlier one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HolderEntry {
     /// The pen.
@@ -62,7 +62,7 @@ pub struct HolderEntry {
     /// It ended because a newcomer, or a person, asked it to hand over.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub handed_over: bool,
-    /// If it came to replace somebody: since when it had wanted to, in nanoseconds since the machine was started.
+    /// If it was a request to replace: since when it had waited, in nanoseconds since boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) replaced: Option<u64>,
     /// Where its record is.
@@ -85,14 +85,14 @@ impl HolderEntry {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct History {
     version: u32,
-    /// Those who are remembered.
+    /// The holders, the oldest first.
     pub(crate) entries: Vec<HolderEntry>,
 }
 
 const VERSION: u32 = 1;
 
 impl History {
-    /// What is written down. What cannot be read is no history: nothing depends on it that the lock does not decide.
+    /// Reads the file. A file that cannot be read is an empty history: the lock alone decides who holds the slot.
     #[must_use]
     pub(crate) fn read(place: &Place) -> Self {
         let read = || {
@@ -108,8 +108,8 @@ impl History {
         files::replace(&path, &new, &text).map_err(Error::io(&path))
     }
 
-    /// Adds one who has just got the slot. Whoever had it before has ended without a word if none is written down; whether it was
-    /// asked to hand over, the newcomer knows who `asked` it.
+    /// Adds a new holder. If the history has no end of the holder before, its keepers were all killed. `asked` is the pen that the new
+    /// holder had asked to hand over.
     pub(crate) fn add(place: &Place, entry: HolderEntry, asked: Option<&str>) -> Result<(), Error> {
         let mut history = Self::read(place);
         history.version = VERSION;
@@ -126,7 +126,7 @@ impl History {
         history.write(place)
     }
 
-    /// Changes what is said of one, unless it has ended: then the history is somebody else's.
+    /// Changes an entry, unless that holder has ended: then another holder writes the history.
     pub(crate) fn amend(place: &Place, id: &str, change: impl FnOnce(&mut HolderEntry)) {
         let mut history = Self::read(place);
         if let Some(entry) = history.entries.iter_mut().rev().find(|entry| entry.id == id && entry.ended.is_none()) {
@@ -136,7 +136,7 @@ impl History {
         }
     }
 
-    /// Where the records of those are who had it last. Their hosts may have given them another environment than ours.
+    /// The directories with the records of the last holders. Their hosts may have given them another environment.
     pub(crate) fn places(&self) -> Vec<Place> {
         let mut places: Vec<Place> = Vec::new();
         for place in self.entries.iter().rev().take(4).filter_map(|entry| Place::existing(&entry.place)) {
@@ -147,7 +147,7 @@ impl History {
         places
     }
 
-    /// Whether a child of this host was replaced, and all who got the slot since then replaced their predecessor, too. The last one of
+    /// Whether a child of this host was replaced, and every holder since then replaced its predecessor, too. The last one of
     /// them may not be written down yet. Not if the holder is of this host itself: a host may replace what it has started.
     pub(crate) fn was_replaced(&self, host: Process, boot: &str) -> bool {
         for (at, entry) in self.entries.iter().rev().take_while(|entry| entry.boot == boot).enumerate() {
@@ -163,7 +163,7 @@ impl History {
     }
 
     /// If the slot changed hands more often than the limit allows: because holders handed it over, or because they never got ready, up
-    /// to the one who holds it now.
+    /// to the current holder.
     pub(crate) fn excessive_handovers(&self, limit: Rate, now: Moment, boot: &str) -> Option<Changes> {
         let within = u64::try_from(limit.within.as_millis()).unwrap_or(u64::MAX);
         let recent = |entry: &&HolderEntry| {
@@ -277,7 +277,7 @@ mod tests {
         let ended = |count: usize| -> Vec<_> { (0..count).map(|_| entry("x", false, Some(1000))).collect() };
         assert_eq!(in_vain(ended(3), 2000), None);
         assert_eq!(in_vain(ended(4), 2000), Some(4));
-        // The one who holds it now is no change of hands yet.
+        // The current holder is no change of hands yet.
         let mut with_holder = ended(3);
         with_holder.push(entry("now", false, None));
         assert_eq!(in_vain(with_holder.clone(), 2000), None);

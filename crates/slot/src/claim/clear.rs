@@ -9,18 +9,18 @@ use crate::history::{History, HolderEntry};
 use crate::queue::Kind;
 use crate::request::{SlotRequest, Step};
 
-/// So often what a dead holder has left is swept, before it is given up.
+/// How often to sweep what a dead holder has left, before the claim is refused.
 const MAX_SWEEPS: u32 = 3;
 
 impl Claim {
-    /// The slot is ours. Nothing is started before the old tree is gone: if all who kept it were killed, it may not be.
+    /// The lock is held. Nothing is started before the old tree is gone: if all its keepers were killed, it may not be.
     pub(super) fn clear(&mut self) -> Result<Step, Error> {
         let places = History::read(&self.place).places();
         let before = Holder::all_of(self.request.slot.as_str(), &places);
         let before: Vec<Holder> = before.into_iter().filter(|holder| holder.record.id != self.id).collect();
         let before: Vec<Holder> = before.into_iter().filter(Holder::may_be_left).collect();
         if let Some(kept) = before.iter().find(|holder| holder.is_kept()) {
-            // It has another lock: somebody has removed the directory of the slot, or it has another one.
+            // It holds another lock: the directory of the slot was removed, or the holder has another one.
             return self.taken(false, Some(kept.clone()));
         }
         let Some(last) = before.first() else { return self.take() };
@@ -28,7 +28,7 @@ impl Claim {
             return self.taken(false, Some(last.clone()));
         }
         if self.helper.is_some() || before.iter().any(Holder::is_owned) {
-            return Ok(Step::Waiting(None)); // somebody sees to it
+            return Ok(Step::Waiting(None)); // a helper, or another sweep, ends it
         }
         let candidates: Vec<String> = last.record.candidates.iter().filter_map(describe_candidate).collect();
         if candidates.is_empty() && !last.record.candidates.is_empty() {
@@ -75,7 +75,7 @@ fn describe_candidate(process: &Process) -> Option<String> {
     Some(format!("process {} ({})", identity.pid, describe(identity.pid)))
 }
 
-/// As many as a sentence can bear.
+/// The first few of them.
 fn shortened(candidates: &[String]) -> String {
     const MAX_NAMED: usize = 3;
     let more = candidates.len().saturating_sub(MAX_NAMED);

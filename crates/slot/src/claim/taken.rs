@@ -14,16 +14,16 @@ use crate::queue::Kind;
 use crate::request::{IfTaken, Step};
 use crate::{Error, look};
 
-/// Whoever only looks whether the lock is free has it no longer than this.
+/// A prober, which only tests whether the lock is free, holds it no longer than this.
 const PROBE_TIME: Duration = Duration::from_millis(100);
-/// Unless it comes to a halt in the middle of it, on a busy machine. A slot is not called taken before, if nobody is known to have it.
+/// A prober may be descheduled while it holds the lock. If no holder is known, wait this long before reporting "taken".
 const MAX_PROBE_TIME: Duration = Duration::from_secs(5);
 
 impl Claim {
-    /// The slot could not be had just now.
+    /// Decides what to do about a slot that is held, and does it.
     pub(super) fn taken(&mut self, is_behind: bool, holder: Option<Holder>) -> Result<Step, Error> {
         let if_taken = if self.only_waits { IfTaken::Wait } else { self.request.if_taken };
-        // What one holder was asked is nothing that the next one has heard of.
+        // A new holder has not been asked.
         self.asked.take_if(|(id, _)| holder.as_ref().is_some_and(|holder| holder.record.id != *id));
         self.look_for_frozen(if_taken, holder.as_ref());
         let changes = self.excessive_handovers();
@@ -35,7 +35,7 @@ impl Claim {
             is_superseded,
             is_loop: changes.is_some(),
             was_replaced: self.was_replaced,
-            // Another thread of a program that guards itself may wait until the first one lets go; it cannot be replaced by it.
+            // A thread may wait until another thread of its program releases the slot; it cannot replace it.
             is_our_own: holder.as_ref().is_some_and(|holder| {
                 holder.is_around_us() && !(if_taken == IfTaken::Wait && holder.is_this_process())
             }),
@@ -65,7 +65,7 @@ impl Claim {
                 self.has_told = true;
                 self.tell(&format!(
                     "{by}; asked to hand over{}",
-                    if was_heard { "" } else { ", but nobody was there to hear" }
+                    if was_heard { "" } else { ", but no keeper of it lives" }
                 ));
                 Step::Waiting(Some(news))
             }
@@ -77,16 +77,16 @@ impl Claim {
                 Step::Waiting(None)
             }
             Action::EndFromOutside if holder.is_none() => {
-                self.tell("whoever has it is stopped, and not on record; it is killed");
+                self.tell("its holder is stopped, and not on record; it is killed");
                 self.signal_frozen(Signal::KILL, None);
                 Step::Waiting(None)
             }
-            // Whoever of its keepers is stopped and has the lock keeps the others from ending.
+            // A stopped keeper that holds the lock keeps the others from ending.
             Action::EndFromOutside
                 if matches!(seen.holder, decide::HolderState::Stopping { .. })
                     && self.signal_frozen(Signal::KILL, holder.as_ref()) =>
             {
-                self.tell(&format!("{by}; one who keeps it is stopped, and is killed"));
+                self.tell(&format!("{by}; one of its keepers is stopped, and is killed"));
                 Step::Waiting(None)
             }
             Action::EndFromOutside if self.helper.is_some() => Step::Waiting(None),
@@ -133,7 +133,7 @@ impl Claim {
         })
     }
 
-    /// A holder, as far as it matters.
+    /// The state of a holder, as far as the decision needs it.
     fn state_of(&self, holder: &Holder) -> decide::HolderState {
         let record = &holder.record;
         match record.state {
@@ -151,7 +151,7 @@ impl Claim {
         }
     }
 
-    /// Whether a holder is stopped that is not ready. Only who wants to replace it wants to know: it is a look at all processes.
+    /// Notes since when a holder that is not ready is stopped. Only for a request to replace: it is a scan of all processes.
     fn look_for_frozen(&mut self, if_taken: IfTaken, holder: Option<&Holder>) {
         let is_frozen = if_taken == IfTaken::Replace
             && self.began.elapsed() >= PROBE_TIME
@@ -162,8 +162,8 @@ impl Claim {
         self.frozen = is_frozen.then(|| self.frozen.unwrap_or(self.looked_at));
     }
 
-    /// Signals those who are stopped and have the lock; each by its identity, and only if it still has it, and is one of `holder`'s, or
-    /// nobody is on record who could have it. False if there is none.
+    /// Signals stopped processes that hold the lock; each by its identity, and only if it still holds it and is of `holder`, or no holder is
+    /// on record. False if there is none.
     fn signal_frozen(&self, signal: Signal, holder: Option<&Holder>) -> bool {
         let is_meant = |process: Identity| {
             holder.map_or_else(|| self.holder().is_none(), |holder| holder.has(process))
@@ -173,7 +173,7 @@ impl Claim {
         frozen.filter(|process| process.signal(signal, |_| is_meant(*process)).is_ok()).count() > 0
     }
 
-    /// Whether the holder wanted to replace somebody, too, and came later than we did. It has superseded us, though we were not looking.
+    /// Whether the holder was a later request to replace. It has superseded this one between two looks.
     fn is_too_late_to_replace(&self, holder: Option<&Holder>) -> bool {
         let (Some(holder), Some(ticket)) = (holder, &self.ticket) else { return false };
         let history = History::read(&self.place);
