@@ -118,7 +118,7 @@ pub enum Error {
     HostGone,
     /// Process numbers cannot be relied on.
     #[error(
-        "/proc belongs to another pid namespace, so nobody could be told apart; nothing was started; \
+        "/proc belongs to another pid namespace, so processes could not be told apart; nothing was started; \
          mount one (for unshare: --mount-proc)"
     )]
     ForeignProc,

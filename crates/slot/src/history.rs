@@ -86,6 +86,7 @@ impl HolderEntry {
 pub(crate) struct History {
     version: u32,
     /// The holders, the oldest first.
+    #[serde(rename = "tenures")] // the name in files of earlier versions
     pub(crate) entries: Vec<HolderEntry>,
 }
 

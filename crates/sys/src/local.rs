@@ -43,14 +43,14 @@ pub fn listen_at(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Connects to whoever listens at a path. Too many who wait there are an error, like nobody.
+/// Connects to the listener at a path. A full backlog is an error, like no listener.
 pub fn connect_to(path: &Path) -> io::Result<OwnedFd> {
     let socket = stream()?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket)
 }
 
-/// Lets the next one in; none if nobody waits.
+/// Accepts the next connection; `None` if there is none.
 pub fn let_in(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
         Ok(socket) => Ok(Some(socket)),
@@ -102,13 +102,13 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<(
         Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let mut came = None;
+    let mut descriptor = None;
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(fds) = message {
-            came = fds.last().or(came);
+            descriptor = fds.last().or(descriptor);
         }
     }
-    Ok(Some((received.bytes, came)))
+    Ok(Some((received.bytes, descriptor)))
 }
 
 /// Another descriptor for the same.

@@ -206,9 +206,9 @@ pub fn age_of(start: StartTime) -> Option<std::time::Duration> {
     std::time::Duration::try_from_secs_f64((uptime - started).max(0.0)).ok()
 }
 
-/// Whether a process can be seen in the pid namespace that had this number when somebody in it started at this moment.
+/// Whether a process can be seen in the pid namespace that had this inode when one of its processes started at this moment.
 ///
-/// The kernel gives the number of a namespace that is gone to the next one. But nobody of a namespace outlives its first process: where
+/// The kernel gives the number of a namespace that is gone to the next one. But no process of a namespace outlives its first one: where
 /// that one has started later, it is another namespace.
 #[must_use]
 pub fn is_anybody_in(pid_namespace: u64, since: StartTime) -> bool {
