@@ -79,7 +79,7 @@ pub fn is_held_around_us(name: &Name) -> Option<String> {
 
 /// The holder, since when and in what state, in half a sentence.
 pub(crate) fn describe_holder(holder: Option<&Record>) -> String {
-    let Some(record) = holder else { return "taken by somebody who is just starting or ending".to_owned() };
+    let Some(record) = holder else { return "taken by a pen that is just starting or ending".to_owned() };
     let ago = |time: u64| {
         let seconds = Moment::now().time.saturating_sub(time) / 1000;
         humantime::format_duration(Duration::from_secs(seconds)).to_string()

@@ -287,8 +287,7 @@ pub fn write_to_stderr_at_once(line: &str) {
     line.truncate(libc::PIPE_BUF - 1);
     line.push(b'\n');
     let written = pwritev2(&stderr, &[io::IoSlice::new(&line)], HERE, ReadWriteFlags::NOWAIT);
-    // A terminal or a file: there it is enough to ask before. Everything else was written, or nobody is left to tell that
-    // nobody listens.
+    // A terminal or a file: polling it first is enough. Everywhere else the line was written, or has no reader.
     if let Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::SPIPE) = written {
         let mut fds = [PollFd::new(&stderr, PollFlags::OUT)];
         let ready = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|n| n > 0);

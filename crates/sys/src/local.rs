@@ -66,8 +66,7 @@ pub fn caller(socket: BorrowedFd<'_>) -> io::Result<Caller> {
     Ok(Caller { pid, user: credentials.uid.as_raw() })
 }
 
-/// Makes room for more on its way than there is by itself, since each time that it is full two processes take turns. Only a wish:
-/// there is a limit for each machine.
+/// Enlarges the send buffer: whenever it is full, sender and receiver have to take turns. Best effort, since the machine has a limit.
 pub fn make_room(socket: BorrowedFd<'_>) {
     sockopt::set_socket_send_buffer_size(socket, 256 << 10).ok();
 }

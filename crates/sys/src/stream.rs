@@ -32,7 +32,7 @@ pub fn do_not_wait(fd: &OwnedFd) -> io::Result<()> {
     Ok(fcntl_setfl(fd, OFlags::NONBLOCK)?)
 }
 
-/// Makes room for more in a pipe. Only a wish: there is a limit for each user.
+/// Enlarges the buffer of a pipe. Best effort, since each user has a limit.
 pub fn widen(fd: BorrowedFd<'_>, bytes: usize) {
     fcntl_setpipe_size(fd, bytes).ok();
 }
