@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nostray_pen::{PenId, Spec};
 use nostray_registry::{RecordDetails, SeriesKeeper, State, masked};
-use nostray_slot::{Claim, MAX_HANDOVERS, Refusal, SlotRequest, Step, Tenancy};
+use nostray_slot::{Claim, HeldSlot, MAX_HANDOVERS, Refusal, SlotRequest, Step};
 use nostray_sys::poll;
 
 use crate::wakeup::sleep_until;
@@ -24,7 +24,7 @@ pub struct Singleton {
 
 #[derive(Debug)]
 struct Holding {
-    tenancy: Tenancy,
+    tenancy: HeldSlot,
     record: SeriesKeeper,
 }
 

@@ -46,7 +46,7 @@ pub use rate::Rate;
 pub use ready::{Pattern, Port, Ready};
 pub use reason::{Ask, Order, Reason};
 pub use requests::Request;
-pub use witness::{Event, Nobody, Objection, Opening, Witness};
+pub use witness::{Event, Objection, Opening, Witness};
 
 /// Exit code for nostray's own failures.
 pub const OWN_FAILURE: u8 = 125;
@@ -118,7 +118,7 @@ pub enum Error {
     HostGone,
     /// Process numbers cannot be relied on.
     #[error(
-        "/proc belongs to another pid namespace, so nobody could be told apart; nothing was started; \
+        "/proc belongs to another pid namespace, so processes could not be told apart; nothing was started; \
          mount one (for unshare: --mount-proc)"
     )]
     ForeignProc,

@@ -184,7 +184,7 @@ impl Order {
             Self::Age => "it was older than it may become",
             Self::StartTimeout => "its start took longer than it may",
             Self::BadStart => "it refused the handshake that the one before it had taken",
-            Self::Restart => "somebody asked for it to be started anew",
+            Self::Restart => "it was asked to start anew",
             Self::HandOver => "it was asked to hand over its slot",
         }
     }

@@ -83,15 +83,3 @@ pub enum Event {
     /// The tree is empty.
     Empty,
 }
-
-/// A witness that keeps nothing.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Nobody;
-
-impl Witness for Nobody {
-    fn opens(&mut self, _: &Opening<'_>) -> Result<(), Objection> {
-        Ok(())
-    }
-
-    fn sees(&mut self, _: &Event) {}
-}

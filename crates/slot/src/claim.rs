@@ -1,5 +1,5 @@
-//! Getting a slot: trying, waiting, asking, and not taking it before the old tree is gone. Nothing here blocks: whoever wants a slot
-//! has a host to watch meanwhile.
+//! The state of one attempt to get a slot: it tries the lock, waits in the queue, and starts helpers. Nothing here blocks: the caller has
+//! a host to watch meanwhile. `taken` deals with a holder, `clear` with what a dead one has left.
 
 mod clear;
 mod taken;
@@ -23,7 +23,7 @@ use crate::queue::{self, Kind, Ticket, Waiter};
 use crate::request::{IfTaken, Refusal, SlotRequest, Step};
 use crate::{Error, place_of};
 
-/// Who ends something for us: it takes its time.
+/// Runs an ending that blocks, beside this process.
 #[derive(Debug)]
 enum Helper {
     Process(Pidfd),
@@ -33,58 +33,58 @@ enum Helper {
 /// An attempt to get a slot. Its place in the queue is given up when it is dropped.
 #[derive(Debug)]
 pub struct Claim {
-    wish: SlotRequest,
+    request: SlotRequest,
     id: String,
     place: Place,
     lock: Lock,
     ticket: Option<Ticket>,
     /// The process that started this one.
     host: Option<Process>,
-    /// It was replaced before we came.
+    /// A child of this host was replaced before this claim.
     was_replaced: bool,
-    /// It wanted to replace, and only waits now.
-    has_settled: bool,
-    /// Ours, but something may be left of whoever had it before.
+    /// It was a request to replace, and only waits now.
+    only_waits: bool,
+    /// The lock, once it is held. Something may still be left of the holder before.
     held: Option<Held>,
     /// Hangs up when the holder has ended.
     watch: OwnedFd,
-    /// Whoever comes before us.
+    /// The waiter that comes first.
     before: Option<Pidfd>,
-    /// Who ends something for us.
+    /// Ends a holder, or sweeps what is left of one.
     helper: Option<Helper>,
-    /// Whether that may be another process. A program with more than one thread must not fork.
+    /// Whether the helper may be a process. A program with more than one thread must not fork.
     may_fork: bool,
     sweeps: u32,
     looks: u64,
     looked_at: Instant,
     began: Instant,
-    /// Whom we have asked to hand over, and when.
+    /// The pen that was asked to hand over, and when.
     asked: Option<(String, Instant)>,
-    /// Since when those are stopped who would have to get the holder ready.
+    /// Since when the keepers of a holder that is not ready are stopped.
     frozen: Option<Instant>,
     has_told: bool,
     pause: Duration,
     next_look: Instant,
 }
 
-/// What has no event is looked for: soon after something has happened, and then less and less often.
-const SOON: Duration = Duration::from_millis(1);
-const SELDOM: Duration = Duration::from_secs(1);
+/// What sends no event is polled: soon after something has happened, and then less and less often.
+const MIN_PAUSE: Duration = Duration::from_millis(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 impl Claim {
     /// Nothing is done before the first [`Claim::step`].
-    pub fn new(wish: SlotRequest, id: &PenId) -> Result<Self, Error> {
-        let place = place_of(&wish.slot)?;
+    pub fn new(request: SlotRequest, id: &PenId) -> Result<Self, Error> {
+        let place = place_of(&request.slot)?;
         let lock = Lock::open(&place)?;
         let watch = lock.watch()?;
         Ok(Self {
-            wish,
+            request,
             id: id.to_string(),
             place,
             lock,
             ticket: None,
             host: getppid().and_then(Process::of),
             was_replaced: false,
-            has_settled: false,
+            only_waits: false,
             held: None,
             watch,
             before: None,
@@ -97,7 +97,7 @@ impl Claim {
             asked: None,
             frozen: None,
             has_told: false,
-            pause: SOON,
+            pause: MIN_PAUSE,
             next_look: Instant::now(),
         })
     }
@@ -111,9 +111,9 @@ impl Claim {
     /// Does what can be done now.
     pub fn step(&mut self) -> Result<Step, Error> {
         self.looks += 1;
-        // Before anything is looked at: if we are stopped in the middle of it, what we have seen is older than we think.
+        // Taken before the first look: if this process is stopped in between, what it has seen is older than it seems.
         self.looked_at = Instant::now();
-        self.take_notice()?;
+        self.refresh()?;
         if self.held.is_none() {
             self.draw_ticket()?;
             let is_behind = self.look_at_queue();
@@ -139,10 +139,10 @@ impl Claim {
         handles.chain([(self.watch.as_fd(), Until::HungUp)])
     }
 
-    /// At most so many.
+    /// The most file descriptors that [`Claim::watches`] returns.
     pub const EVENTS: usize = 3;
 
-    /// How often it was looked at. What there is to wait for may be something else each time.
+    /// How often [`Claim::step`] was called. [`Claim::watches`] may differ after each call.
     #[must_use]
     pub fn looks(&self) -> u64 {
         self.looks
@@ -151,37 +151,38 @@ impl Claim {
     /// When to look again.
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        let late = self.wish.wait_timeout.map(|time| self.began + time);
-        let answer = self.asked.as_ref().map(|(_, asked)| *asked + decide::ANSWER).filter(|at| *at > Instant::now());
+        let late = self.request.wait_timeout.map(|time| self.began + time);
+        let answer =
+            self.asked.as_ref().map(|(_, asked)| *asked + decide::ANSWER_TIMEOUT).filter(|at| *at > Instant::now());
         [Some(self.next_look), late, answer].into_iter().flatten().min().unwrap_or(self.next_look)
     }
 
-    /// Nobody wants it any more.
+    /// Withdraws the claim.
     pub fn give_up(&mut self, why: &str) -> Refusal {
         self.ticket = None;
         self.refuse(format!("nothing was started, since {why} while it waited"))
     }
 
-    /// Forgets what has happened, and looks the sooner for what has not.
-    fn take_notice(&mut self) -> Result<(), Error> {
+    /// Takes note of events, and sets the pause until the next look.
+    fn refresh(&mut self) -> Result<(), Error> {
         let now = Instant::now();
         let has_happened = |handle: BorrowedFd<'_>, until| {
-            poll::wait(&[(handle, until)], Some(Duration::ZERO)).is_ok_and(|came| came.contains(&true))
+            poll::wait(&[(handle, until)], Some(Duration::ZERO)).is_ok_and(|fired| fired.contains(&true))
         };
         if has_happened(self.watch.as_fd(), Until::HungUp) {
             self.watch = self.lock.watch()?;
-            self.pause = SOON;
+            self.pause = MIN_PAUSE;
         } else if now >= self.next_look {
-            self.pause = (self.pause * 2).min(SELDOM);
+            self.pause = (self.pause * 2).min(MAX_PAUSE);
         } else {
-            self.pause = SOON;
+            self.pause = MIN_PAUSE;
         }
         self.helper.take_if(|helper| match helper {
             Helper::Process(handle) => has_happened(handle.as_fd(), Until::Readable),
             Helper::Thread(thread) => thread.is_finished(),
         });
         if let Some(Helper::Process(helper)) = &self.helper {
-            helper.send(Signal::CONT).ok(); // one that is stopped would keep all of us waiting
+            helper.send(Signal::CONT).ok(); // a stopped helper would keep every claim waiting
         }
         self.next_look = now + self.pause;
         Ok(())
@@ -189,32 +190,32 @@ impl Claim {
 
     fn draw_ticket(&mut self) -> Result<(), Error> {
         if self.ticket.is_none() {
-            let kind = match self.wish.if_taken {
+            let kind = match self.request.if_taken {
                 IfTaken::Fail => return Ok(()),
                 IfTaken::Wait => Kind::Wait,
                 IfTaken::Replace => {
-                    // The replacer may still be in the queue. With a ticket like its own we would supersede it.
+                    // The replacer may still be in the queue. A ticket of the same kind would supersede it.
                     self.was_replaced = self.host_was_replaced();
                     if self.was_replaced { Kind::Wait } else { Kind::Replace }
                 }
             };
-            let SlotRequest { command, session, .. } = &self.wish;
-            let who = Waiter::new(self.id.clone(), command.clone(), session.clone(), Moment::now().time);
-            let ticket = Ticket::draw(&self.place, kind, &who.ok_or_else(|| Error::NoProc(why_no_world()))?)?;
+            let SlotRequest { command, session, .. } = &self.request;
+            let waiter = Waiter::new(self.id.clone(), command.clone(), session.clone(), Moment::now().time);
+            let ticket = Ticket::draw(&self.place, kind, &waiter.ok_or_else(|| Error::NoProc(why_no_world()))?)?;
             if kind == Kind::Replace {
-                // Those who wanted the same are superseded.
-                queue::everybody(&self.place).iter().filter(|seen| seen.kind == kind).for_each(queue::Seen::wake);
+                // Earlier requests to replace are superseded.
+                queue::waiters(&self.place).iter().filter(|seen| seen.kind == kind).for_each(queue::QueueEntry::wake);
             }
             self.ticket = Some(ticket);
         }
         Ok(())
     }
 
-    /// Whether somebody comes first. One who replaces comes before those who wait; of several, the last one.
+    /// Whether another waiter comes first. A request to replace comes before requests to wait; of several to replace, the last one.
     fn look_at_queue(&mut self) -> bool {
-        let all = queue::everybody(&self.place);
+        let all = queue::waiters(&self.place);
         let all: Vec<_> = all.into_iter().filter(|seen| !seen.is_stopped()).collect();
-        let is_before = |seen: &&queue::Seen| match &self.ticket {
+        let is_before = |seen: &&queue::QueueEntry| match &self.ticket {
             None => true,
             Some(ticket) => match (ticket.kind(), seen.kind) {
                 (Kind::Wait, Kind::Replace) => true,
@@ -224,23 +225,23 @@ impl Claim {
             },
         };
         let before = all.iter().rfind(is_before);
-        self.before = before.and_then(queue::Seen::identity).and_then(Identity::open);
+        self.before = before.and_then(queue::QueueEntry::identity).and_then(Identity::open);
         before.is_some()
     }
 
-    /// Whoever holds it, if that is known: the last one who said so, if it is on record.
+    /// The holder, if it is known: the last entry of the history, if it is on record.
     fn holder(&self) -> Option<Holder> {
         let mut history = History::read(&self.place);
-        let holders = Holder::all_of(self.wish.slot.as_str(), &history.places());
+        let holders = Holder::all_of(self.request.slot.as_str(), &history.places());
         let last = history.entries.pop().filter(|entry| entry.ended.is_none()).map(|entry| entry.id);
-        // A history may be lost; whoever is on record and lives has it all the same.
+        // A history may be lost; a live pen on record holds the slot all the same.
         let said = holders.iter().find(|holder| Some(&holder.record.id) == last.as_ref());
         said.or_else(|| holders.iter().find(|holder| holder.is_kept())).cloned()
     }
 
-    /// Somebody ends something for us; without another process, it is tried again the next time.
+    /// Starts a helper that ends a holder, or sweeps the slot. If it cannot be started, the next step tries again.
     fn help(&mut self, to_end: Option<&Holder>) {
-        let (slot, places) = (self.wish.slot.to_string(), History::read(&self.place).places());
+        let (slot, places) = (self.request.slot.to_string(), History::read(&self.place).places());
         self.helper = if self.may_fork {
             let helper = match to_end {
                 Some(holder) => end_holder_apart(holder, &places),
@@ -261,7 +262,7 @@ impl Claim {
 
     fn tell(&self, what: &str) {
         if let Ok(place) = Place::for_writing() {
-            let slot = self.wish.slot.to_string();
+            let slot = self.request.slot.to_string();
             Journal::at(&place).add(&self.id, Story::Slot { slot, what: what.to_owned() });
         }
     }

@@ -1,48 +1,48 @@
-//! What somebody who wants a slot does next, from what can be seen. No clock, no file and no process is in here, so that a test can
-//! walk through all of it.
+//! Decides what a claim does next, from what it has seen. There is no clock, file or process in here, so that a test can walk through all
+//! of it.
 
 use std::time::Duration;
 
 use crate::IfTaken;
 
-/// A holder that was asked to hand over begins to end its tree within this time, or it does not hear.
-pub(crate) const ANSWER: Duration = Duration::from_secs(5);
-/// How much longer than it was promised the end of a tree may take, if those who see to it are stopped.
-pub(crate) const OVERDUE: Duration = Duration::from_secs(15);
+/// A holder that was asked to hand over begins to end its tree within this time, or its keepers do not act.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How much longer than its graces the end of a tree may take, if its keepers are stopped.
+pub(crate) const MAX_OVERDUE: Duration = Duration::from_secs(15);
 
 /// What can be seen.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Sight {
-    /// Somebody comes first: who waits for longer, or wants to replace.
+pub(crate) struct Observation {
+    /// Another waiter comes first: it waits for longer, or is to replace the holder.
     pub(crate) is_behind: bool,
-    /// Somebody who came later wants to replace the holder, too.
+    /// A later claim is to replace the holder, too.
     pub(crate) is_superseded: bool,
     /// The slot changes hands too often.
     pub(crate) is_loop: bool,
     /// Our host was replaced, by the holder or by a host that the holder replaced since.
     pub(crate) was_replaced: bool,
-    /// It is held by somebody around us, who would never end before we do.
+    /// The holder has started this claim, and would never end before it.
     pub(crate) is_our_own: bool,
-    pub(crate) holder: Seen,
+    pub(crate) holder: HolderState,
     /// How long ago the holder was asked to hand over.
     pub(crate) asked: Option<Duration>,
-    /// For how long those have been stopped who would have to get it ready.
+    /// For how long the keepers of a holder that is not ready have been stopped.
     pub(crate) frozen: Option<Duration>,
     /// The wait has lasted for as long as it may.
     pub(crate) is_late: bool,
-    /// The wait has hardly begun: whoever has the lock and is not known may only have looked whether it is free.
+    /// The wait has hardly begun: an unknown process that holds the lock may only be testing whether it is free.
     pub(crate) is_young: bool,
 }
 
 /// The holder of the slot, as seen from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Seen {
+pub(crate) enum HolderState {
     /// The lock could not be had, and no more is known: it has just got it, or is about to be gone.
     #[default]
     Unknown,
     Starting,
     Settled,
-    /// For how long, beyond what it was promised; if those who see to it are stopped.
+    /// For how long beyond its graces, if its keepers are stopped.
     Stopping {
         overdue: Option<Duration>,
     },
@@ -50,22 +50,22 @@ pub(crate) enum Seen {
 
 /// What to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Move {
+pub(crate) enum Action {
     Wait,
     /// Ask the holder to hand over.
     Ask,
-    /// Let it go on: it is stopped.
+    /// Continue it: it is stopped.
     Wake,
-    /// End it from outside: it does not hear.
+    /// End it from outside: its keepers do not act.
     EndFromOutside,
     /// Only wait, from now on.
-    SettleForWaiting,
-    GiveUp(Because),
+    OnlyWait,
+    GiveUp(RefusalReason),
 }
 
-/// Why somebody gives up.
+/// Why a claim is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Because {
+pub(crate) enum RefusalReason {
     Taken,
     TooLate,
     Superseded,
@@ -73,42 +73,42 @@ pub(crate) enum Because {
 }
 
 /// What to do about a slot that could not be had just now.
-pub(crate) fn decide(if_taken: IfTaken, sight: &Sight) -> Move {
-    if sight.is_our_own {
-        return Move::GiveUp(Because::OurOwn);
+pub(crate) fn decide(if_taken: IfTaken, seen: &Observation) -> Action {
+    if seen.is_our_own {
+        return Action::GiveUp(RefusalReason::OurOwn);
     }
-    if sight.is_late {
-        return Move::GiveUp(Because::TooLate);
+    if seen.is_late {
+        return Action::GiveUp(RefusalReason::TooLate);
     }
     match if_taken {
-        IfTaken::Fail if sight.is_young && sight.holder == Seen::Unknown => return Move::Wait,
-        IfTaken::Fail => return Move::GiveUp(Because::Taken),
-        IfTaken::Wait => return Move::Wait,
+        IfTaken::Fail if seen.is_young && seen.holder == HolderState::Unknown => return Action::Wait,
+        IfTaken::Fail => return Action::GiveUp(RefusalReason::Taken),
+        IfTaken::Wait => return Action::Wait,
         IfTaken::Replace => {}
     }
     // Two hosts that replaced each other in turn would never stop. The holder is named, so it must be known.
-    if sight.was_replaced && sight.asked.is_none() {
-        return if sight.holder == Seen::Unknown { Move::Wait } else { Move::SettleForWaiting };
+    if seen.was_replaced && seen.asked.is_none() {
+        return if seen.holder == HolderState::Unknown { Action::Wait } else { Action::OnlyWait };
     }
-    if sight.is_superseded {
-        return Move::GiveUp(Because::Superseded);
+    if seen.is_superseded {
+        return Action::GiveUp(RefusalReason::Superseded);
     }
-    if sight.is_loop && sight.asked.is_none() {
-        return Move::SettleForWaiting;
+    if seen.is_loop && seen.asked.is_none() {
+        return Action::OnlyWait;
     }
-    match (sight.holder, sight.asked) {
-        _ if sight.is_behind => Move::Wait,
-        // A start is never cut short for a newcomer: that is how loops begin. But one that is stopped is no start.
-        (Seen::Unknown | Seen::Starting, _) => match sight.frozen {
-            Some(time) if time >= OVERDUE => Move::EndFromOutside,
-            Some(time) if time >= ANSWER => Move::Wake,
-            _ => Move::Wait,
+    match (seen.holder, seen.asked) {
+        _ if seen.is_behind => Action::Wait,
+        // A start is never cut short for a newcomer: that is how loops begin. But a stopped holder is not starting.
+        (HolderState::Unknown | HolderState::Starting, _) => match seen.frozen {
+            Some(time) if time >= MAX_OVERDUE => Action::EndFromOutside,
+            Some(time) if time >= ANSWER_TIMEOUT => Action::Wake,
+            _ => Action::Wait,
         },
-        (Seen::Settled, None) => Move::Ask,
-        (Seen::Settled, Some(time)) if time >= ANSWER => Move::EndFromOutside,
-        (Seen::Settled, Some(_)) => Move::Wait,
-        (Seen::Stopping { overdue: Some(time) }, _) if time >= OVERDUE => Move::EndFromOutside,
-        (Seen::Stopping { .. }, _) => Move::Wait,
+        (HolderState::Settled, None) => Action::Ask,
+        (HolderState::Settled, Some(time)) if time >= ANSWER_TIMEOUT => Action::EndFromOutside,
+        (HolderState::Settled, Some(_)) => Action::Wait,
+        (HolderState::Stopping { overdue: Some(time) }, _) if time >= MAX_OVERDUE => Action::EndFromOutside,
+        (HolderState::Stopping { .. }, _) => Action::Wait,
     }
 }
 
@@ -116,24 +116,24 @@ pub(crate) fn decide(if_taken: IfTaken, sight: &Sight) -> Move {
 mod tests {
     use super::*;
 
-    const HOLDERS: [Seen; 5] = [
-        Seen::Unknown,
-        Seen::Starting,
-        Seen::Settled,
-        Seen::Stopping { overdue: None },
-        Seen::Stopping { overdue: Some(OVERDUE) },
+    const HOLDERS: [HolderState; 5] = [
+        HolderState::Unknown,
+        HolderState::Starting,
+        HolderState::Settled,
+        HolderState::Stopping { overdue: None },
+        HolderState::Stopping { overdue: Some(MAX_OVERDUE) },
     ];
 
-    const TIMES: [Option<Duration>; 4] = [None, Some(Duration::ZERO), Some(ANSWER), Some(OVERDUE)];
+    const TIMES: [Option<Duration>; 4] = [None, Some(Duration::ZERO), Some(ANSWER_TIMEOUT), Some(MAX_OVERDUE)];
 
     /// Everything that can be seen.
-    fn every_sight() -> Vec<Sight> {
+    fn every_observation() -> Vec<Observation> {
         let mut all = Vec::new();
         for bits in 0..128u8 {
             let bit = |at: u8| bits >> at & 1 == 1;
             for holder in HOLDERS {
                 for (asked, frozen) in TIMES.into_iter().flat_map(|asked| TIMES.map(|frozen| (asked, frozen))) {
-                    all.push(Sight {
+                    all.push(Observation {
                         is_behind: bit(0),
                         is_superseded: bit(1),
                         is_loop: bit(2),
@@ -153,72 +153,76 @@ mod tests {
 
     #[test]
     fn nobody_who_starts_is_touched_whatever_else_is_seen() {
-        let starts =
-            |sight: &&Sight| matches!(sight.holder, Seen::Starting | Seen::Unknown) && sight.frozen.is_none();
-        for sight in every_sight().iter().filter(starts) {
+        let starts = |seen: &&Observation| {
+            matches!(seen.holder, HolderState::Starting | HolderState::Unknown) && seen.frozen.is_none()
+        };
+        for seen in every_observation().iter().filter(starts) {
             for if_taken in [IfTaken::Wait, IfTaken::Fail, IfTaken::Replace] {
-                assert!(!matches!(decide(if_taken, sight), Move::Ask | Move::EndFromOutside), "{sight:?}");
+                assert!(!matches!(decide(if_taken, seen), Action::Ask | Action::EndFromOutside), "{seen:?}");
             }
         }
     }
 
     #[test]
     fn only_who_wants_to_replace_ever_touches_anybody() {
-        for sight in &every_sight() {
+        for seen in &every_observation() {
             for if_taken in [IfTaken::Wait, IfTaken::Fail] {
-                assert!(!matches!(decide(if_taken, sight), Move::Ask | Move::EndFromOutside), "{sight:?}");
+                assert!(!matches!(decide(if_taken, seen), Action::Ask | Action::EndFromOutside), "{seen:?}");
             }
         }
     }
 
     #[test]
     fn nobody_is_asked_in_a_loop_or_by_one_who_is_behind_or_superseded() {
-        for sight in every_sight().iter().filter(|s| s.is_loop || s.is_behind || s.is_superseded) {
-            assert_ne!(decide(IfTaken::Replace, sight), Move::Ask, "{sight:?}");
+        for seen in every_observation().iter().filter(|s| s.is_loop || s.is_behind || s.is_superseded) {
+            assert_ne!(decide(IfTaken::Replace, seen), Action::Ask, "{seen:?}");
         }
     }
 
     #[test]
     fn a_host_that_was_replaced_never_touches_the_holder_and_waits_as_soon_as_it_is_known() {
-        let is_meant = |s: &&Sight| s.was_replaced && s.asked.is_none() && !s.is_our_own && !s.is_late;
-        for sight in every_sight().iter().filter(is_meant) {
-            let known = sight.holder != Seen::Unknown;
-            let expected = if known { Move::SettleForWaiting } else { Move::Wait };
-            assert_eq!(decide(IfTaken::Replace, sight), expected, "{sight:?}");
+        let is_meant = |s: &&Observation| s.was_replaced && s.asked.is_none() && !s.is_our_own && !s.is_late;
+        for seen in every_observation().iter().filter(is_meant) {
+            let known = seen.holder != HolderState::Unknown;
+            let expected = if known { Action::OnlyWait } else { Action::Wait };
+            assert_eq!(decide(IfTaken::Replace, seen), expected, "{seen:?}");
         }
     }
 
     #[test]
     fn who_fails_never_waits_and_who_waits_gives_up_only_when_it_is_late_or_would_wait_for_itself() {
-        for sight in &every_sight() {
-            let only_looked = sight.is_young && sight.holder == Seen::Unknown && !sight.is_late && !sight.is_our_own;
-            assert_eq!(matches!(decide(IfTaken::Fail, sight), Move::GiveUp(_)), !only_looked);
-            let gives_up = matches!(decide(IfTaken::Wait, sight), Move::GiveUp(_));
-            assert_eq!(gives_up, sight.is_late || sight.is_our_own);
+        for seen in &every_observation() {
+            let only_looked =
+                seen.is_young && seen.holder == HolderState::Unknown && !seen.is_late && !seen.is_our_own;
+            assert_eq!(matches!(decide(IfTaken::Fail, seen), Action::GiveUp(_)), !only_looked);
+            let gives_up = matches!(decide(IfTaken::Wait, seen), Action::GiveUp(_));
+            assert_eq!(gives_up, seen.is_late || seen.is_our_own);
         }
     }
 
     #[test]
     fn one_that_is_stopped_as_it_starts_is_woken_and_then_ended() {
-        for holder in [Seen::Unknown, Seen::Starting] {
-            let frozen = |time| decide(IfTaken::Replace, &Sight { holder, frozen: Some(time), ..Sight::default() });
-            assert_eq!(frozen(Duration::ZERO), Move::Wait);
-            assert_eq!(frozen(ANSWER), Move::Wake);
-            assert_eq!(frozen(OVERDUE), Move::EndFromOutside);
+        for holder in [HolderState::Unknown, HolderState::Starting] {
+            let frozen = |time| {
+                decide(IfTaken::Replace, &Observation { holder, frozen: Some(time), ..Observation::default() })
+            };
+            assert_eq!(frozen(Duration::ZERO), Action::Wait);
+            assert_eq!(frozen(ANSWER_TIMEOUT), Action::Wake);
+            assert_eq!(frozen(MAX_OVERDUE), Action::EndFromOutside);
         }
     }
 
     #[test]
     fn a_hand_over_is_asked_for_once_and_then_enforced() {
-        let settled = Sight { holder: Seen::Settled, ..Sight::default() };
-        assert_eq!(decide(IfTaken::Replace, &settled), Move::Ask);
-        let asked = |asked| Sight { asked: Some(asked), ..settled };
-        assert_eq!(decide(IfTaken::Replace, &asked(Duration::ZERO)), Move::Wait);
-        assert_eq!(decide(IfTaken::Replace, &asked(ANSWER)), Move::EndFromOutside);
+        let settled = Observation { holder: HolderState::Settled, ..Observation::default() };
+        assert_eq!(decide(IfTaken::Replace, &settled), Action::Ask);
+        let asked = |asked| Observation { asked: Some(asked), ..settled };
+        assert_eq!(decide(IfTaken::Replace, &asked(Duration::ZERO)), Action::Wait);
+        assert_eq!(decide(IfTaken::Replace, &asked(ANSWER_TIMEOUT)), Action::EndFromOutside);
         // It has heard, and has all the time that it was promised.
-        let stopping = Sight { holder: Seen::Stopping { overdue: None }, ..asked(ANSWER * 100) };
-        assert_eq!(decide(IfTaken::Replace, &stopping), Move::Wait);
-        let stuck = Sight { holder: Seen::Stopping { overdue: Some(OVERDUE) }, ..stopping };
-        assert_eq!(decide(IfTaken::Replace, &stuck), Move::EndFromOutside);
+        let stopping = Observation { holder: HolderState::Stopping { overdue: None }, ..asked(ANSWER_TIMEOUT * 100) };
+        assert_eq!(decide(IfTaken::Replace, &stopping), Action::Wait);
+        let stuck = Observation { holder: HolderState::Stopping { overdue: Some(MAX_OVERDUE) }, ..stopping };
+        assert_eq!(decide(IfTaken::Replace, &stuck), Action::EndFromOutside);
     }
 }

@@ -9,28 +9,28 @@ use nostray_sys::poll::{self, Until};
 use nostray_sys::process::Ended;
 
 use crate::claim::Claim;
+use crate::held_slot::{HeldSlot, SlotWitness};
 use crate::request::{Refusal, SlotRequest, Step};
-use crate::tenancy::{Tenancy, Tenant};
 use crate::{Error, NOT_NOW};
 
 /// What came of it.
 #[derive(Debug)]
 pub enum Entered {
     /// The slot is ours.
-    Got(Tenancy),
-    /// There is nothing to be started, and this is the code to exit with. Whoever reads has been told why.
+    Got(HeldSlot),
+    /// There is nothing to be started, and this is the code to exit with. Standard error has the reason.
     Over(u8),
 }
 
 /// Waits for a slot, for the pen that will be called so.
-pub fn enter(opener: &mut PenOpener, wish: SlotRequest, id: &PenId) -> Result<Entered, Error> {
-    let mut claim = Claim::new(wish, id)?;
+pub fn enter(opener: &mut PenOpener, request: SlotRequest, id: &PenId) -> Result<Entered, Error> {
+    let mut claim = Claim::new(request, id)?;
     let over = |Refusal(why)| {
         say(&why);
         Ok(Entered::Over(NOT_NOW))
     };
     let stdin = nostray_sys::descriptors::standard_input();
-    // First a look at whoever it is for: nobody is asked for anything on behalf of a host that is gone.
+    // First a look at the host: no holder is asked for anything on behalf of a host that is gone.
     let (mut timeout, mut has_waited) = (Duration::ZERO, false);
     loop {
         let mut events = vec![(opener.signals(), Until::Readable)];
@@ -41,16 +41,16 @@ pub fn enter(opener: &mut PenOpener, wish: SlotRequest, id: &PenId) -> Result<En
         }
         let tells = events.len();
         events.extend(claim.watches());
-        let came = poll::wait(&events, Some(timeout)).unwrap_or_else(|_| {
-            // Without a way to wait, a moment has to do.
+        let fired = poll::wait(&events, Some(timeout)).unwrap_or_else(|_| {
+            // poll has failed: sleep instead.
             std::thread::sleep(Duration::from_millis(50));
             Vec::new()
         });
-        let any = |range: std::ops::Range<usize>| came.get(range).is_some_and(|came| came.contains(&true));
+        let any = |range: std::ops::Range<usize>| fired.get(range).is_some_and(|fired| fired.contains(&true));
         if any(1..ends) {
-            return over(claim.give_up("whoever it was for has ended"));
+            return over(claim.give_up("its host has ended"));
         }
-        // One that came with all that it has to say is not gone for it, as long as there is nothing to wait for.
+        // A host may write all of its input and close it at once. That is no reason to give up before there was a wait.
         if any(ends..tells) && has_waited {
             return over(claim.give_up("stdin was closed"));
         }
@@ -64,7 +64,7 @@ pub fn enter(opener: &mut PenOpener, wish: SlotRequest, id: &PenId) -> Result<En
         }
         opener.reap_others();
         match claim.step()? {
-            Step::Taken(tenancy) => return Ok(Entered::Got(tenancy)),
+            Step::Taken(held) => return Ok(Entered::Got(held)),
             Step::Refused(refusal) => return over(refusal),
             Step::Waiting(news) => news.iter().for_each(|text| say(text)),
         }
@@ -77,11 +77,16 @@ pub fn enter(opener: &mut PenOpener, wish: SlotRequest, id: &PenId) -> Result<En
 /// said.
 ///
 /// **For a program with one thread that does nothing else**, as with [`nostray_pen::run`].
-pub fn run(spec: &Spec, id: PenId, witness: Box<dyn Witness>, wish: SlotRequest) -> Result<u8, nostray_pen::Error> {
+pub fn run(
+    spec: &Spec,
+    id: PenId,
+    witness: Box<dyn Witness>,
+    request: SlotRequest,
+) -> Result<u8, nostray_pen::Error> {
     let mut opener = PenOpener::open(&spec.die_with)?;
-    match enter(&mut opener, wish, &id).map_err(|error| nostray_pen::Error::Refused(error.to_string()))? {
+    match enter(&mut opener, request, &id).map_err(|error| nostray_pen::Error::Refused(error.to_string()))? {
         Entered::Over(code) => Ok(code),
-        Entered::Got(tenancy) => opener.become_front(spec, id, Box::new(Tenant::new(tenancy, witness))),
+        Entered::Got(held) => opener.become_front(spec, id, Box::new(SlotWitness::new(held, witness))),
     }
 }
 

@@ -13,17 +13,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// So many are remembered.
-const MOST: usize = 50;
-/// No history of ours comes near this.
-const LARGEST: u64 = 1 << 20;
+/// The most entries that are kept.
+const MAX_ENTRIES: usize = 50;
+/// A larger file is no history of ours.
+const MAX_HISTORY_SIZE: u64 = 1 << 20;
 
 /// A moment: for people, and for decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
     /// Milliseconds of Unix time.
     pub time: u64,
-    /// Milliseconds since the machine was started, which nobody sets.
+    /// Milliseconds since boot. Setting the clock does not change them.
     pub since_boot: u64,
 }
 
@@ -35,7 +35,7 @@ impl Moment {
     }
 }
 
-/// One who holds a slot, or has held it.
+/// The holder of a slot, or an earlier one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HolderEntry {
     /// The pen.
@@ -62,7 +62,7 @@ pub struct HolderEntry {
     /// It ended because a newcomer, or a person, asked it to hand over.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub handed_over: bool,
-    /// If it came to replace somebody: since when it had wanted to, in nanoseconds since the machine was started.
+    /// If it was a request to replace: since when it had waited, in nanoseconds since boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) replaced: Option<u64>,
     /// Where its record is.
@@ -85,18 +85,19 @@ impl HolderEntry {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct History {
     version: u32,
-    /// Those who are remembered.
+    /// The holders, the oldest first.
+    #[serde(rename = "tenures")] // the name in files of earlier versions
     pub(crate) entries: Vec<HolderEntry>,
 }
 
 const VERSION: u32 = 1;
 
 impl History {
-    /// What is written down. What cannot be read is no history: nothing depends on it that the lock does not decide.
+    /// Reads the file. A file that cannot be read is an empty history: the lock alone decides who holds the slot.
     #[must_use]
     pub(crate) fn read(place: &Place) -> Self {
         let read = || {
-            let text = files::read(&files::to_read(&path(place)).ok()?, LARGEST).ok()?;
+            let text = files::read(&files::to_read(&path(place)).ok()?, MAX_HISTORY_SIZE).ok()?;
             serde_json::from_slice(&text).ok().filter(|history: &Self| history.version == VERSION)
         };
         read().unwrap_or_default()
@@ -108,8 +109,8 @@ impl History {
         files::replace(&path, &new, &text).map_err(Error::io(&path))
     }
 
-    /// Adds one who has just got the slot. Whoever had it before has ended without a word if none is written down; whether it was
-    /// asked to hand over, the newcomer knows who `asked` it.
+    /// Adds a new holder. If the history has no end of the holder before, its keepers were all killed. `asked` is the pen that the new
+    /// holder had asked to hand over.
     pub(crate) fn add(place: &Place, entry: HolderEntry, asked: Option<&str>) -> Result<(), Error> {
         let mut history = Self::read(place);
         history.version = VERSION;
@@ -121,12 +122,12 @@ impl History {
             last.why.get_or_insert_with(|| "all of nostray's processes around it were killed".to_owned());
         }
         history.entries.push(entry);
-        let too_many = history.entries.len().saturating_sub(MOST);
+        let too_many = history.entries.len().saturating_sub(MAX_ENTRIES);
         history.entries.drain(..too_many);
         history.write(place)
     }
 
-    /// Changes what is said of one, unless it has ended: then the history is somebody else's.
+    /// Changes an entry, unless that holder has ended: then another holder writes the history.
     pub(crate) fn amend(place: &Place, id: &str, change: impl FnOnce(&mut HolderEntry)) {
         let mut history = Self::read(place);
         if let Some(entry) = history.entries.iter_mut().rev().find(|entry| entry.id == id && entry.ended.is_none()) {
@@ -136,7 +137,7 @@ impl History {
         }
     }
 
-    /// Where the records of those are who had it last. Their hosts may have given them another environment than ours.
+    /// The directories with the records of the last holders. Their hosts may have given them another environment.
     pub(crate) fn places(&self) -> Vec<Place> {
         let mut places: Vec<Place> = Vec::new();
         for place in self.entries.iter().rev().take(4).filter_map(|entry| Place::existing(&entry.place)) {
@@ -147,7 +148,7 @@ impl History {
         places
     }
 
-    /// Whether a child of this host was replaced, and all who got the slot since then replaced their predecessor, too. The last one of
+    /// Whether a child of this host was replaced, and every holder since then replaced its predecessor, too. The last one of
     /// them may not be written down yet. Not if the holder is of this host itself: a host may replace what it has started.
     pub(crate) fn was_replaced(&self, host: Process, boot: &str) -> bool {
         for (at, entry) in self.entries.iter().rev().take_while(|entry| entry.boot == boot).enumerate() {
@@ -163,8 +164,8 @@ impl History {
     }
 
     /// If the slot changed hands more often than the limit allows: because holders handed it over, or because they never got ready, up
-    /// to the one who holds it now.
-    pub(crate) fn goes_from_hand_to_hand(&self, limit: Rate, now: Moment, boot: &str) -> Option<Changes> {
+    /// to the current holder.
+    pub(crate) fn excessive_handovers(&self, limit: Rate, now: Moment, boot: &str) -> Option<Changes> {
         let within = u64::try_from(limit.within.as_millis()).unwrap_or(u64::MAX);
         let recent = |entry: &&HolderEntry| {
             entry.boot == boot
@@ -226,7 +227,7 @@ mod tests {
 
     fn changes(entries: Vec<HolderEntry>, now: u64) -> Option<Changes> {
         let history = History { version: VERSION, entries };
-        history.goes_from_hand_to_hand(LIMIT, Moment { time: 0, since_boot: now }, "b")
+        history.excessive_handovers(LIMIT, Moment { time: 0, since_boot: now }, "b")
     }
 
     fn in_vain(entries: Vec<HolderEntry>, now: u64) -> Option<usize> {
@@ -277,7 +278,7 @@ mod tests {
         let ended = |count: usize| -> Vec<_> { (0..count).map(|_| entry("x", false, Some(1000))).collect() };
         assert_eq!(in_vain(ended(3), 2000), None);
         assert_eq!(in_vain(ended(4), 2000), Some(4));
-        // The one who holds it now is no change of hands yet.
+        // The current holder is no change of hands yet.
         let mut with_holder = ended(3);
         with_holder.push(entry("now", false, None));
         assert_eq!(in_vain(with_holder.clone(), 2000), None);
@@ -305,12 +306,12 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("nostray-history-{}", nostray_sys::process::random()));
         let place = Place::at(&folder).expect("place");
         assert_eq!(History::read(&place), History::default());
-        for number in 0..=MOST {
+        for number in 0..=MAX_ENTRIES {
             History::add(&place, HolderEntry::begin(&number.to_string(), Vec::new(), None), None).expect("added");
         }
-        History::amend(&place, &MOST.to_string(), |entry| entry.ready = Some(Moment::now()));
+        History::amend(&place, &MAX_ENTRIES.to_string(), |entry| entry.ready = Some(Moment::now()));
         let history = History::read(&place);
-        assert_eq!(history.entries.len(), MOST);
+        assert_eq!(history.entries.len(), MAX_ENTRIES);
         let (last, before) = history.entries.split_last().expect("there");
         assert!(last.ready.is_some() && last.ended.is_none());
         assert!(before.iter().all(|entry| entry.ended.is_some() && entry.why.is_some()));

@@ -1,30 +1,30 @@
 //! A slot is a name that at most one live tree holds.
 //!
-//! `lock` decides, and the kernel frees it when the tree's guard ends, which is after the tree is empty. Whoever finds it
-//! taken stands in the `queue`, decides (`decide`) what to do from what can be seen of the holder, and starts nothing before the old
-//! tree is really gone: not when it was asked to end, and not when its files are.
+//! Ownership is a kernel lock (`lock`), which is released when the tree's guard ends, and that is after the tree is empty. A claim that
+//! finds the slot taken waits in the `queue`, decides (`decide`) what to do from what it sees of the holder, and starts nothing before the
+//! old tree is empty: not when the holder was asked to end, and not when its files are gone.
 
 mod claim;
 mod decide;
 mod enter;
+mod held_slot;
 mod history;
 mod lock;
 mod look;
 mod name;
 mod queue;
 mod request;
-mod tenancy;
 
 use std::path::{Path, PathBuf};
 
 pub use claim::Claim;
 pub use enter::{Entered, enter, run};
+pub use held_slot::{HeldSlot, SlotWitness};
 pub use history::{HolderEntry, Moment};
 pub use look::{Slot, is_held_around_us, slot, slots};
 pub use name::Name;
 pub use queue::{Kind, Waiter};
 pub use request::{IfTaken, Refusal, SlotRequest, Step};
-pub use tenancy::{Tenancy, Tenant};
 
 /// If a slot changed hands more often than this, no holder is asked to hand over, unless a user says otherwise.
 pub const MAX_HANDOVERS: nostray_pen::Rate =
@@ -48,7 +48,7 @@ pub enum Error {
         /// What it said.
         error: std::io::Error,
     },
-    /// Locks keep nobody out.
+    /// The file system gives one lock to two processes.
     #[error(
         "{path}: locks do not work on this file system ({why}), so that two could hold one slot; \
          set XDG_STATE_HOME to a directory on a local disk", path = path.display()
@@ -59,7 +59,7 @@ pub enum Error {
         /// How that shows.
         why: String,
     },
-    /// It cannot be known who is who.
+    /// Processes cannot be identified.
     #[error("a slot needs a /proc by which its holder is known: {0}")]
     NoProc(String),
 }

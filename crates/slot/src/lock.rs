@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use nostray_registry::{Place, files};
 use nostray_sys::fifo;
 use nostray_sys::identity::Identity;
-use nostray_sys::proc::who_has_locked;
+use nostray_sys::proc::lock_holders;
 
 use crate::Error;
 
@@ -25,13 +25,13 @@ pub(crate) struct Lock {
 #[derive(Debug)]
 pub(crate) struct Held {
     lock: File,
-    /// By which those who wait learn of the end: a lock has no event that one could wait for beside others.
+    /// A FIFO that hangs up when the holder ends: flock cannot be polled, so waiters poll this instead.
     _sign: OwnedFd,
 }
 
 impl Held {
-    /// Frees it for all who have it open: one of them may be stopped and never end.
-    pub(crate) fn let_go(&self) {
+    /// Releases it for every process that has it open: one of them may be stopped and never end.
+    pub(crate) fn release(&self) {
         self.lock.unlock().ok();
     }
 }
@@ -44,7 +44,7 @@ impl Lock {
         Ok(Self { path, sign, file })
     }
 
-    /// What hangs up when whoever holds it now has ended. To be opened before the lock is tried.
+    /// A file descriptor that hangs up when the current holder has ended. To be opened before the lock is tried.
     pub(crate) fn watch(&self) -> Result<OwnedFd, Error> {
         fifo::watch(&self.sign).map_err(Error::io(&self.sign))
     }
@@ -67,7 +67,7 @@ impl Lock {
         held.map(Some)
     }
 
-    /// On some file systems everybody gets the lock. One that keeps nobody out is none.
+    /// Some file systems give one lock to several processes. Such a lock is refused.
     fn check(&self) -> Result<(), Error> {
         let other = files::to_lock_or_make(&self.path).map_err(Error::io(&self.path))?;
         match other.try_lock() {
@@ -77,16 +77,16 @@ impl Lock {
         }
     }
 
-    /// Whether somebody holds it, for those who only look. (They hold it themselves for a moment, together with others who look.)
+    /// Whether it is held, for a reader. (A reader holds a shared lock for a moment, together with other readers.)
     pub(crate) fn is_taken(place: &Place) -> bool {
         let path = place.path().join("lock");
         files::to_read(&path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
-    /// Those who have it and are stopped, whoever they are: the kernel says so of the lock itself.
+    /// Stopped processes that hold it, on record or not: the kernel lists the holders of a lock.
     pub(crate) fn frozen_holders(&self) -> Vec<Identity> {
         let own = nostray_sys::process::getpid();
-        let frozen = who_has_locked(&self.path).into_iter().filter(|stat| stat.is_stopped() && stat.pid != own);
+        let frozen = lock_holders(&self.path).into_iter().filter(|stat| stat.is_stopped() && stat.pid != own);
         frozen.map(|stat| Identity::from(&stat)).collect()
     }
 

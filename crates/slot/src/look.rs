@@ -1,4 +1,4 @@
-//! Looking at slots, for people and for scripts.
+//! Lists slots, for people and for scripts.
 
 use std::time::Duration;
 
@@ -16,19 +16,19 @@ use crate::{Error, Name, all};
 pub struct Slot {
     /// What it is called.
     pub name: Name,
-    /// Whether somebody holds it.
+    /// Whether it is held.
     pub is_taken: bool,
-    /// Who, as far as it is known.
+    /// The holder, as far as it is known.
     pub holder: Option<Record>,
-    /// Those who wait for it, the first one first.
+    /// The waiters, the first one first.
     pub waiting: Vec<(Kind, Waiter)>,
-    /// Those who have held it, and who holds it now, the oldest first.
+    /// Earlier holders and the current one, the oldest first.
     pub history: Vec<HolderEntry>,
     places: Vec<Place>,
 }
 
 impl Slot {
-    /// Asks whoever holds it. False when nobody is there to be asked.
+    /// Asks the holder. False if no keeper of it lives.
     #[must_use]
     pub fn ask(&self, ask: Ask) -> bool {
         let holders = Holder::all_of(self.name.as_str(), &self.places);
@@ -61,25 +61,25 @@ pub fn slot(name: &Name) -> Result<Option<Slot>, Error> {
     let holders = if is_taken { Holder::all_of(name.as_str(), &places) } else { Vec::new() };
     let said = holders.iter().find(|holder| Some(holder.record.id.as_str()) == last);
     let holder = said.or_else(|| holders.iter().find(|holder| holder.is_kept())).map(|holder| holder.record.clone());
-    let mut waiting = queue::everybody(&place);
-    // One who replaces comes before those who wait, and the last of them first.
+    let mut waiting = queue::waiters(&place);
+    // Requests to replace come before requests to wait.
     waiting.sort_by_key(|seen| seen.kind == Kind::Wait);
-    let waiting = waiting.into_iter().map(|seen| (seen.kind, seen.who)).collect();
+    let waiting = waiting.into_iter().map(|seen| (seen.kind, seen.waiter)).collect();
     Ok(Some(Slot { name: name.clone(), is_taken, holder, waiting, history, places }))
 }
 
-/// Whether this process was started by whoever holds the slot, and would wait for itself. Who that is, in half a sentence.
+/// Whether the holder of the slot has started this process, which would wait for itself. Describes the holder in half a sentence.
 #[must_use]
 pub fn is_held_around_us(name: &Name) -> Option<String> {
     let slot = slot(name).ok().flatten()?;
     let holders = Holder::all_of(name.as_str(), &slot.places);
     let around = holders.iter().find(|holder| holder.is_kept() && holder.is_around_us());
-    around.map(|holder| by_whom(Some(&holder.record)))
+    around.map(|holder| describe_holder(Some(&holder.record)))
 }
 
-/// Who has it, since when and in what state, in half a sentence.
-pub(crate) fn by_whom(holder: Option<&Record>) -> String {
-    let Some(record) = holder else { return "taken by somebody who is just starting or ending".to_owned() };
+/// The holder, since when and in what state, in half a sentence.
+pub(crate) fn describe_holder(holder: Option<&Record>) -> String {
+    let Some(record) = holder else { return "taken by a pen that is just starting or ending".to_owned() };
     let ago = |time: u64| {
         let seconds = Moment::now().time.saturating_sub(time) / 1000;
         humantime::format_duration(Duration::from_secs(seconds)).to_string()
@@ -95,10 +95,10 @@ pub(crate) fn by_whom(holder: Option<&Record>) -> String {
     )
 }
 
-/// As much of a command as a sentence can bear.
+/// The beginning of a command line.
 fn shortened(command: &str) -> String {
-    const ENOUGH: usize = 60;
-    match command.char_indices().nth(ENOUGH) {
+    const MAX_COMMAND: usize = 60;
+    match command.char_indices().nth(MAX_COMMAND) {
         Some((end, _)) => format!("{}...", &command[..end]),
         None => command.to_owned(),
     }

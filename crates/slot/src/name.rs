@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The longest name.
-const LONGEST: usize = 64;
+const MAX_NAME: usize = 64;
 
 /// The name of a slot: what a file can be called, so that no two names are one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,7 +31,7 @@ impl FromStr for Name {
         let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let wrong = if text.is_empty() {
             "it is empty"
-        } else if text.len() > LONGEST {
+        } else if text.len() > MAX_NAME {
             "it is longer than 64 letters"
         } else if !text.chars().all(is_fine) {
             "it may have letters, digits, '.', '_' and '-'"

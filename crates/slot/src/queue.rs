@@ -1,5 +1,5 @@
-//! Those who wait for a slot: a file each, locked for as long as they do. Its name says since when, so that the order is known
-//! without anybody who keeps it, and without a lock that one who is stopped could sit on.
+//! The queue of a slot: a file for each waiter, locked for as long as it waits. The file's name has the time of its arrival, so that the
+//! order needs no process that keeps it, and no lock that a stopped process could hold.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Write};
@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// What somebody waits for.
+/// What a waiter waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Until it is free.
     Wait,
-    /// To replace whoever holds it.
+    /// To replace the holder.
     Replace,
 }
 
@@ -34,7 +34,7 @@ impl Kind {
     }
 }
 
-/// What is known of somebody who waits.
+/// What is known of a waiter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiter {
     /// The name of the pen that it will be.
@@ -59,23 +59,23 @@ impl Waiter {
         Some(Self { id, process, command, session, since, boot, pid_namespace })
     }
 
-    /// Who that is, if its number means anything here.
+    /// Its identity, if its pid is of this boot and this pid namespace.
     fn identity(&self) -> Option<Identity> {
         let world = World { boot: self.boot.clone(), pid_namespace: self.pid_namespace };
         self.process.identity().filter(|_| World::current() == Some(world))
     }
 }
 
-/// Somebody who waits, as seen by others.
+/// A waiter, as other claims see it.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct QueueEntry {
     /// Files are ordered by it.
     pub(crate) turn: Turn,
     pub(crate) kind: Kind,
-    pub(crate) who: Waiter,
+    pub(crate) waiter: Waiter,
 }
 
-/// Since when somebody waits, in nanoseconds since the machine was started; and who, to tell two apart who came at once.
+/// Since when a waiter waits, in nanoseconds since boot; and its id, for two that came at once.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Turn {
     since: u128,
@@ -89,26 +89,26 @@ impl Turn {
     }
 }
 
-impl Seen {
-    /// One that is stopped does not come when it is its turn, and nobody waits for it.
+impl QueueEntry {
+    /// A stopped waiter does not take its turn, so no other waiter waits for it.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.who.identity().and_then(|who| Stat::of(who.pid)).is_some_and(|stat| stat.is_stopped())
+        self.waiter.identity().and_then(|process| Stat::of(process.pid)).is_some_and(|stat| stat.is_stopped())
     }
 
-    /// A handle by which its end is seen.
+    /// The identity of its process.
     pub(crate) fn identity(&self) -> Option<Identity> {
-        self.who.identity()
+        self.waiter.identity()
     }
 
-    /// Tells it to look again. To somebody who waits no more, the signal says nothing.
+    /// Makes it look again. A process that waits no more ignores the signal.
     pub(crate) fn wake(&self) {
-        if let Some(handle) = self.who.identity().and_then(Identity::open) {
+        if let Some(handle) = self.waiter.identity().and_then(Identity::open) {
             handle.send(Signal::CHLD).ok();
         }
     }
 }
 
-/// Our own place in the queue. Given up when it is dropped, or when this process ends.
+/// A claim's own place in the queue. Given up when it is dropped, or when this process ends.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     place: Place,
@@ -119,15 +119,15 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    pub(crate) fn draw(place: &Place, kind: Kind, who: &Waiter) -> Result<Self, Error> {
-        let turn = Turn { since: nostray_sys::clock::since_boot().as_nanos(), id: who.id.clone() };
-        let (path, new) = (path_of(place, kind, &turn), place.path().join(format!("{}.new", who.id)));
+    pub(crate) fn draw(place: &Place, kind: Kind, waiter: &Waiter) -> Result<Self, Error> {
+        let turn = Turn { since: nostray_sys::clock::since_boot().as_nanos(), id: waiter.id.clone() };
+        let (path, new) = (path_of(place, kind, &turn), place.path().join(format!("{}.new", waiter.id)));
         let drawn: Result<File, Error> = (|| {
             let mut file =
                 File::options().write(true).create_new(true).mode(0o600).open(&new).map_err(Error::io(&new))?;
-            // Locked before anybody can see it: one that is not locked is a dead one's.
+            // Locked before it gets its name: a file without a lock belongs to a dead waiter.
             file.try_lock().map_err(|error| Error::NoLocks { path: new.clone(), why: error.to_string() })?;
-            let written = serde_json::to_vec(who).map_err(io::Error::from).and_then(|text| file.write_all(&text));
+            let written = serde_json::to_vec(waiter).map_err(io::Error::from).and_then(|text| file.write_all(&text));
             written.and_then(|()| std::fs::rename(&new, &path)).map_err(Error::io(&new))?;
             Ok(file)
         })();
@@ -143,7 +143,7 @@ impl Ticket {
     }
 
     /// From now on it only waits. It keeps its place.
-    pub(crate) fn settle_for_waiting(&mut self) {
+    pub(crate) fn downgrade_to_wait(&mut self) {
         if self.kind == Kind::Wait {
             return;
         }
@@ -164,8 +164,8 @@ fn path_of(place: &Place, kind: Kind, turn: &Turn) -> PathBuf {
     place.path().join(format!("{}-{:024}-{}.waits", kind.letter(), turn.since, turn.id))
 }
 
-/// Everybody who waits, in the order in which they came. What the dead have left is removed.
-pub(crate) fn everybody(place: &Place) -> Vec<Seen> {
+/// All waiters, in the order in which they came. Removes the files of dead ones.
+pub(crate) fn waiters(place: &Place) -> Vec<QueueEntry> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(place.path()).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -182,23 +182,23 @@ pub(crate) fn everybody(place: &Place) -> Vec<Seen> {
             }
             Err(TryLockError::Error(_)) => continue,
         }
-        if let Ok(text) = files::read(&file, LARGEST)
-            && let Ok(who) = serde_json::from_slice(&text)
+        if let Ok(text) = files::read(&file, MAX_TICKET_SIZE)
+            && let Ok(waiter) = serde_json::from_slice(&text)
         {
-            all.push(Seen { turn, kind, who });
+            all.push(QueueEntry { turn, kind, waiter });
         }
     }
     all.sort_by(|a, b| a.turn.cmp(&b.turn));
     all
 }
 
-const LARGEST: u64 = 64 << 10;
+const MAX_TICKET_SIZE: u64 = 64 << 10;
 
 fn is_unfinished(name: &str) -> bool {
     name.ends_with(".new") && name != "history.new"
 }
 
-/// Removes what somebody has left who was killed while it drew a ticket. A young one may be just about to be locked.
+/// Removes the file of a process that was killed while it drew a ticket. A young file may be just about to be locked.
 fn remove_if_dead(entry: &std::fs::DirEntry) {
     const MINUTE: Duration = Duration::from_secs(60);
     let age = entry.metadata().and_then(|found| found.modified()).ok().and_then(|at| at.elapsed().ok());

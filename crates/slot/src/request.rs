@@ -5,9 +5,9 @@ use std::time::Duration;
 use nostray_pen::Rate;
 
 use crate::Name;
-use crate::tenancy::Tenancy;
+use crate::held_slot::HeldSlot;
 
-/// What to do if somebody holds the slot.
+/// What to do if the slot is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfTaken {
     /// Wait until it is free.
@@ -18,12 +18,12 @@ pub enum IfTaken {
     Replace,
 }
 
-/// What somebody wants.
+/// A request for a slot.
 #[derive(Debug, Clone)]
 pub struct SlotRequest {
     /// Which slot.
     pub slot: Name,
-    /// What to do if somebody holds it.
+    /// What to do if it is held.
     pub if_taken: IfTaken,
     /// How long to wait at most.
     pub wait_timeout: Option<Duration>,
@@ -38,11 +38,11 @@ pub struct SlotRequest {
 /// How far it has come.
 #[derive(Debug)]
 pub enum Step {
-    /// The slot is ours, and nothing is left of whoever had it before.
-    Taken(Tenancy),
-    /// To be looked at again when something has happened; and what a person should know.
+    /// The claim holds the slot, and nothing is left of the holder before.
+    Taken(HeldSlot),
+    /// Call [`crate::Claim::step`] again after an event. With a message for the user, if there is one.
     Waiting(Option<String>),
-    /// It is not to be had.
+    /// The claim is refused.
     Refused(Refusal),
 }
 

@@ -24,7 +24,7 @@ pub struct Cgroup {
 pub enum NoCgroup {
     /// No version 2 hierarchy is mounted, or this process is not in it.
     NotMounted,
-    /// The folder belongs to somebody else: a service manager that has not delegated it, or the administrator.
+    /// The folder belongs to a service manager that has not delegated it, or to the administrator.
     NotDelegated(PathBuf),
     /// The kernel is older than 5.14 and has no `cgroup.kill`.
     NoKill,
@@ -91,7 +91,7 @@ impl Cgroup {
         &self.path
     }
 
-    /// One that exists already, of somebody who is gone.
+    /// Opens a group that exists already, made by a process that may be gone.
     pub fn open(path: &Path) -> io::Result<Self> {
         if !is_cgroup2(path) {
             return Err(io::ErrorKind::NotFound.into());

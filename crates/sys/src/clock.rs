@@ -1,4 +1,4 @@
-//! Time that nobody sets.
+//! The time since boot, which setting the clock does not change.
 
 use std::time::Duration;
 

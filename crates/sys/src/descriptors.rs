@@ -56,8 +56,8 @@ pub fn stdin_has_something_to_say(within: std::time::Duration) -> bool {
         StdinKind::Terminal => false,
         StdinKind::Mute => unread(stdin).is_some_and(|bytes| bytes > 0),
         StdinKind::Pipe(_) | StdinKind::Socket(_) => {
-            let came = poll::wait(&[(stdin, poll::Until::Readable)], Some(within)).is_ok_and(|came| came[0]);
-            !came || unread(stdin).is_none_or(|bytes| bytes > 0)
+            let is_readable = poll::wait(&[(stdin, poll::Until::Readable)], Some(within)).is_ok_and(|fired| fired[0]);
+            !is_readable || unread(stdin).is_none_or(|bytes| bytes > 0)
         }
     }
 }
@@ -109,7 +109,7 @@ fn limit() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// The open descriptors above 2 that came over `execve`, to be given to the child and held by nobody else.
+/// The open descriptors above 2 that came over `execve`, to be given to the child and held by no other process.
 #[derive(Debug, Clone)]
 pub struct Inherited(Vec<RawFd>);
 
@@ -182,7 +182,7 @@ impl Inherited {
 
 fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
     // SAFETY: the number was found open in this process's table, and nothing else in this program knows of
-    // it, so nobody closes it while it is looked at.
+    // it, so it is not closed while it is looked at.
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
@@ -270,7 +270,7 @@ pub fn close_what_was_closed() {
     }
 }
 
-/// Closes what another process of ours goes on to use, in one that was forked from it and **never returns to whoever owns it**.
+/// Closes what another process of ours goes on to use, in a forked process that **never returns to the code that owns it**.
 pub fn close_for_good(fd: BorrowedFd<'_>) {
     close(fd.as_raw_fd());
 }
@@ -287,8 +287,7 @@ pub fn write_to_stderr_at_once(line: &str) {
     line.truncate(libc::PIPE_BUF - 1);
     line.push(b'\n');
     let written = pwritev2(&stderr, &[io::IoSlice::new(&line)], HERE, ReadWriteFlags::NOWAIT);
-    // A terminal or a file: there it is enough to ask before. Everything else was written, or nobody is left to tell that
-    // nobody listens.
+    // A terminal or a file: polling it first is enough. Everywhere else the line was written, or has no reader.
     if let Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::SPIPE) = written {
         let mut fds = [PollFd::new(&stderr, PollFlags::OUT)];
         let ready = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|n| n > 0);
@@ -332,10 +331,10 @@ pub fn maker_of_stdin_socket() -> Option<crate::Pid> {
     rustix::net::sockopt::socket_peercred(standard_input()).ok().map(|credentials| credentials.pid)
 }
 
-/// For opening a file that may be a pipe, without waiting for whoever is at its other end, and for writing to it likewise.
+/// For opening a file that may be a pipe, without waiting for a process at its other end, and for writing to it likewise.
 pub const DO_NOT_WAIT: i32 = libc::O_NONBLOCK | libc::O_NOCTTY;
 
-/// For opening a file that somebody else may have put there: not through a link, and without waiting if it is a pipe.
+/// For opening a file that another user may have put there: not through a link, and without waiting if it is a pipe.
 pub const NO_FOLLOW_AND_DO_NOT_WAIT: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 
 /// The number of columns of the terminal that standard output is, if it is one.

@@ -28,7 +28,7 @@ pub struct Events {
     epoll: OwnedFd,
     watched: Vec<Option<Watched>>,
     wanted: Vec<Option<Watched>>,
-    came: Vec<Event>,
+    fired: Vec<Event>,
 }
 
 impl std::fmt::Debug for Events {
@@ -41,7 +41,7 @@ impl Events {
     /// None so far.
     pub fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        Ok(Self { epoll, watched: Vec::new(), wanted: Vec::new(), came: Vec::with_capacity(16) })
+        Ok(Self { epoll, watched: Vec::new(), wanted: Vec::new(), fired: Vec::with_capacity(16) })
     }
 
     /// From the next wait on, this is watched under this name. What is not wanted before a wait is not watched in it. The
@@ -69,10 +69,10 @@ impl Events {
             tv_sec: t.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: t.subsec_nanos().into(),
         });
-        self.came.clear();
+        self.fired.clear();
         crate::memory::before_waiting(duration);
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.came), timeout.as_ref()) {
-            Ok(_) => names.extend(self.came.iter().filter_map(|event| usize::try_from(event.data.u64()).ok())),
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.fired), timeout.as_ref()) {
+            Ok(_) => names.extend(self.fired.iter().filter_map(|event| usize::try_from(event.data.u64()).ok())),
             // Stopped and continued: nothing has come, and the caller computes its timeout anew.
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),

@@ -76,10 +76,10 @@ fn environment(is_kept: impl Fn(&CStr) -> bool) -> impl Iterator<Item = *const l
     unsafe extern "C" {
         static environ: *const *const libc::c_char;
     }
-    // SAFETY: the C library's own variable. Nobody changes it or what it points to: that is unsafe, too, and whoever does it
-    // vouches that nobody reads.
+    // SAFETY: the C library's own variable. Changing it or what it points to is unsafe, and the code that does it vouches that no other
+    // code reads it.
     let list = unsafe { environ };
-    // SAFETY: unless there is none, it ends with a null pointer, behind which nobody looks.
+    // SAFETY: unless there is none, it ends with a null pointer, and nothing behind that is read.
     let at = move |index| unsafe { *list.add(index) };
     let all = (0..).take_while(move |_| !list.is_null()).map(at).take_while(|variable| !variable.is_null());
     // SAFETY: each is a C string that stays where it is until the program is another one.

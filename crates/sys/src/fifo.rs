@@ -1,4 +1,4 @@
-//! A pipe with a name. Whoever has it open to read learns when the last one ends who has it open to write.
+//! A named pipe (FIFO). A reader learns when the last process ends that has it open to write.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,12 +14,12 @@ pub fn make(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens it to write, though nobody may be there to read.
+/// Opens it to write, also without a reader.
 pub fn hold(path: &Path) -> io::Result<OwnedFd> {
     only_fifo(open(path, OFlags::RDWR | FLAGS, Mode::empty())?)
 }
 
-/// Opens it to read. It hangs up when all who held it, now or later, have let go of it.
+/// Opens it to read. It hangs up when every writer, now or later, has closed it.
 pub fn watch(path: &Path) -> io::Result<OwnedFd> {
     only_fifo(open(path, OFlags::RDONLY | FLAGS, Mode::empty())?)
 }

@@ -1,4 +1,4 @@
-//! What names one process for ever, unlike its number.
+//! The identity of a process, which names it for ever, unlike its pid; and how a process is signalled and waited for by it.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -21,7 +21,7 @@ pub struct World {
 }
 
 impl World {
-    /// The one that this process lives in; `None` if that cannot be read.
+    /// The world of this process; `None` if that cannot be read.
     #[must_use]
     pub fn current() -> Option<Self> {
         Self::look().ok()
@@ -49,14 +49,14 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Whoever has this number now.
+    /// The process that has this pid now.
     #[must_use]
     pub fn of(pid: Pid) -> Option<Self> {
         Stat::of(pid).map(|stat| Self::from(&stat))
     }
 
-    /// A handle on this very process, if it has not ended (a zombie has). Opened first and compared then, so that the handle
-    /// cannot be on somebody who has got the number since.
+    /// A handle on this very process, if it has not ended (a zombie has). Opened first and compared then, so that the handle cannot be on
+    /// another process that has got the pid since.
     #[must_use]
     pub fn open(self) -> Option<Pidfd> {
         let handle = Pidfd::open(self.pid).ok()?;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::Pid;
 
-/// A socket on which somebody listens.
+/// A listening socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listener {
     /// The address; unspecified for all of them. One of IPv4 that is written as one of IPv6 is given as one of IPv4.
@@ -52,7 +52,7 @@ fn listeners_seen_by(pid: Pid) -> Vec<Listener> {
     listeners
 }
 
-/// One line of such a table, if it is of a socket on which somebody listens.
+/// One line of such a table, if it is of a listening socket.
 fn parse(line: &str) -> Option<Listener> {
     const LISTENS: &str = "0A";
     let mut fields = line.split_ascii_whitespace();

@@ -43,14 +43,14 @@ pub fn listen_at(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Connects to whoever listens at a path. Too many who wait there are an error, like nobody.
+/// Connects to the listener at a path. A full backlog is an error, like no listener.
 pub fn connect_to(path: &Path) -> io::Result<OwnedFd> {
     let socket = stream()?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket)
 }
 
-/// Lets the next one in; none if nobody waits.
+/// Accepts the next connection; `None` if there is none.
 pub fn let_in(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
         Ok(socket) => Ok(Some(socket)),
@@ -66,8 +66,7 @@ pub fn caller(socket: BorrowedFd<'_>) -> io::Result<Caller> {
     Ok(Caller { pid, user: credentials.uid.as_raw() })
 }
 
-/// Makes room for more on its way than there is by itself, since each time that it is full two processes take turns. Only a wish:
-/// there is a limit for each machine.
+/// Enlarges the send buffer: whenever it is full, sender and receiver have to take turns. Best effort, since the machine has a limit.
 pub fn make_room(socket: BorrowedFd<'_>) {
     sockopt::set_socket_send_buffer_size(socket, 256 << 10).ok();
 }
@@ -102,13 +101,13 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<(
         Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let mut came = None;
+    let mut descriptor = None;
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(fds) = message {
-            came = fds.last().or(came);
+            descriptor = fds.last().or(descriptor);
         }
     }
-    Ok(Some((received.bytes, came)))
+    Ok(Some((received.bytes, descriptor)))
 }
 
 /// Another descriptor for the same.

@@ -1,4 +1,4 @@
-//! A socket to which anybody may send a message, with the kernel's word on who has. What a service tells its service manager
+//! A socket to which any process may send a message; the kernel names the sender. What a service tells its service manager
 //! comes this way.
 
 use std::io;
@@ -6,14 +6,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with, sockopt};
 
-/// Such a socket, which has a name in no folder: nothing is left of it when nobody has it open any more.
+/// Such a socket, with an abstract name: nothing is left of it when the last process has closed it.
 #[derive(Debug)]
 pub struct Mailbox(OwnedFd);
 
 /// A message that was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Letter {
-    /// The user who has sent it, as the kernel says.
+    /// The sender's user, as the kernel says.
     pub user: Option<u32>,
     /// How much of it was received.
     pub length: usize,
@@ -25,7 +25,7 @@ pub struct Letter {
 type Control = [u64; 4];
 
 impl Mailbox {
-    /// One with this name, which nobody else may have. It never waits, and is not passed on to programs.
+    /// Opens a socket with this name, which must be free. It never blocks, and is closed on exec.
     pub fn open(name: &str) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;

@@ -1,4 +1,4 @@
-//! A pid namespace for those who want the kernel alone to guarantee that nothing stays: when its first process
+//! A pid namespace, by which the kernel alone guarantees that nothing stays: when its first process
 //! ends, the kernel kills every other one in it.
 
 use std::io;

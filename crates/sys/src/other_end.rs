@@ -1,4 +1,4 @@
-//! Whether anybody still holds the other end of a process's standard input or output.
+//! Tells whether any process still holds the other end of a process's standard input or output.
 //!
 //! The kernel is asked, and not `/proc/*/fd`: that hides the descriptors of other users and of programs like sshd, and
 //! knows nothing of those that are on their way through a socket. Who is looked for in vain there may be alive.
@@ -32,16 +32,16 @@ pub enum Link {
 /// What is at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherEnd {
-    /// Somebody.
+    /// Some process holds it.
     Held(Link),
-    /// Nobody, and nobody can come any more.
+    /// No process holds it, and none ever will.
     Gone(Link),
     /// It is no pipe and no socket between two (but a terminal, a file, a pipe with a name), or it is not ours to look at.
     Unknown,
 }
 
 impl OtherEnd {
-    /// Looks at a stream of a process. The caller makes sure that the number still belongs to whom it means.
+    /// Looks at a stream of a process. The caller makes sure that the pid still belongs to the process that it means.
     #[must_use]
     pub fn of(pid: Pid, stream: Stream) -> Self {
         let path = format!("/proc/{pid}/fd/{}", if stream == Stream::Input { 0 } else { 1 });

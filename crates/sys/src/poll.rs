@@ -12,10 +12,10 @@ pub enum Until {
     /// Something can be read.
     Readable,
     /// The other side is gone: the last writer of a pipe, the peer of a socket (or its sending half), the
-    /// master of a terminal. Data that waits or arrives does not count and does not wake anybody: the kernel
+    /// master of a terminal. Data that waits or arrives does not count and causes no wake-up: the kernel
     /// filters by the events asked for before it wakes.
     HungUp,
-    /// Something can be written, or nobody is left to read it.
+    /// Something can be written, or no reader is left.
     Writable,
 }
 

@@ -206,9 +206,9 @@ pub fn age_of(start: StartTime) -> Option<std::time::Duration> {
     std::time::Duration::try_from_secs_f64((uptime - started).max(0.0)).ok()
 }
 
-/// Whether a process can be seen in the pid namespace that had this number when somebody in it started at this moment.
+/// Whether a process can be seen in the pid namespace that had this inode when one of its processes started at this moment.
 ///
-/// The kernel gives the number of a namespace that is gone to the next one. But nobody of a namespace outlives its first process: where
+/// The kernel gives the number of a namespace that is gone to the next one. But no process of a namespace outlives its first one: where
 /// that one has started later, it is another namespace.
 #[must_use]
 pub fn is_anybody_in(pid_namespace: u64, since: StartTime) -> bool {
@@ -230,7 +230,7 @@ fn is_first_of_its_namespace(pid: Pid) -> bool {
 /// Those processes of this user, of all that can be looked at, through which the file is locked (`flock`): the kernel says so of each
 /// open file that the lock belongs to.
 #[must_use]
-pub fn who_has_locked(path: &std::path::Path) -> Vec<Stat> {
+pub fn lock_holders(path: &std::path::Path) -> Vec<Stat> {
     let has_locked = |pid: Pid| {
         let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         let of_path = files.filter(|file| std::fs::read_link(file.path()).is_ok_and(|target| target == path));

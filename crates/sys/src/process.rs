@@ -53,7 +53,7 @@ pub fn fork() -> io::Result<Side> {
     side_of(unsafe { libc::fork() }.into())
 }
 
-/// Forks a process that does something of its own and ends. It has none of this process's files, so that nobody who waits for
+/// Forks a process that does something of its own and ends. It has none of this process's files, so that no process that waits for
 /// the end of one of them has to wait for it; and `work` knows of nothing from before but the word that it is told. Same
 /// condition as [`fork`].
 pub fn fork_apart(name: &str, about: &str, work: fn(&str)) -> io::Result<Pid> {
@@ -71,7 +71,7 @@ pub fn fork_apart(name: &str, about: &str, work: fn(&str)) -> io::Result<Pid> {
 pub fn fork_helper(name: &str, about: &str, work: fn(&str)) -> io::Result<Pid> {
     let parent = getpid();
     let ends_with_us = || {
-        // Asked for first and looked at then: whoever ended before has sent nothing.
+        // Armed first and checked then: a parent that ended before has sent nothing.
         set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).ok();
         getppid() == Some(parent)
     };
@@ -85,7 +85,7 @@ pub fn fork_helper(name: &str, about: &str, work: fn(&str)) -> io::Result<Pid> {
 /// its number is closed.
 pub fn fork_alone(name: &str, directory: BorrowedFd<'_>, work: impl FnOnce() -> u8) -> io::Result<Pid> {
     let goes_there = || {
-        // One that is not there any more is no reason not to go on.
+        // A directory that is gone is no reason to fail.
         rustix::process::fchdir(directory).ok();
         true
     };
@@ -108,13 +108,13 @@ fn fork_with_nothing(name: &str, first: impl FnOnce() -> bool, work: impl FnOnce
     }
 }
 
-/// Leaves the session and whoever started us, so that nobody's end is ours. Same condition as [`fork`].
+/// Becomes a daemon: leaves the session and the parent, so that their end does not end this process. Same condition as [`fork`].
 pub fn become_daemon() -> io::Result<()> {
     if let Side::Parent(_) = fork()? {
         exit_now(0);
     }
     rustix::process::setsid()?;
-    // One that leads no session never gets a terminal.
+    // A process that leads no session never gets a controlling terminal.
     if let Side::Parent(_) = fork()? {
         exit_now(0);
     }
@@ -241,7 +241,7 @@ impl std::fmt::Display for Ended {
 /// News of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// It ended and has been reaped: its number may belong to somebody else from now on.
+    /// It ended and has been reaped: its pid may belong to another process from now on.
     Ended(Pid, Ended),
     /// It was stopped by a signal.
     Stopped(Pid, Signal),
@@ -263,7 +263,7 @@ pub enum Reaped {
     Nobody,
 }
 
-/// Reaps this child, if it has ended, and nobody else: for a program that has other children, which are not ours.
+/// Reaps this child, if it has ended, and no other: for a program that has children of its own.
 pub fn reap_child(pid: Pid) -> io::Result<Option<Ended>> {
     match rustix::process::waitpid(Some(pid), WaitOptions::NOHANG)? {
         None => Ok(None),
@@ -280,7 +280,7 @@ pub fn has_children() -> bool {
     // `__WALL`: also those that were not made by `fork` and tell of their end in another way.
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     let mut news = std::mem::MaybeUninit::<libc::siginfo_t>::uninit();
-    // SAFETY: writes into the variable that it is given, which nobody reads, and with these options only looks.
+    // SAFETY: writes into the variable that it is given, which is never read, and with these options reaps nothing.
     let looked = unsafe { libc::waitid(libc::P_ALL, 0, news.as_mut_ptr(), options) };
     looked == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ECHILD)
 }
@@ -355,11 +355,11 @@ pub fn lower_real_time_limit(to: u64) -> io::Result<()> {
 
 /// Random numbers that cannot be guessed: many for one system call.
 pub fn random_numbers() -> impl FnMut() -> u64 + Send {
-    const AT_ONCE: usize = 64;
-    let mut bytes = [0; 8 * AT_ONCE];
-    let mut used = AT_ONCE;
+    const BATCH: usize = 64;
+    let mut bytes = [0; 8 * BATCH];
+    let mut used = BATCH;
     move || {
-        if used == AT_ONCE {
+        if used == BATCH {
             let mut filled = 0;
             while filled < bytes.len() {
                 // Waits, at boot, until the kernel has gathered entropy. Of this size a call may be cut short by a signal.
@@ -373,7 +373,7 @@ pub fn random_numbers() -> impl FnMut() -> u64 + Send {
     }
 }
 
-/// The directory that this process is in, for who wants to come back.
+/// The current directory, to return to later.
 pub fn directory() -> io::Result<OwnedFd> {
     use rustix::fs::{Mode, OFlags, open};
     Ok(open(".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
@@ -397,7 +397,7 @@ pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The number by which whoever mounted `/proc` knows this process: in a pid namespace of our own, not the one that we see.
+/// The pid of this process in the mounted `/proc`: in a pid namespace of its own, not the one that `getpid` returns.
 #[must_use]
 pub fn number_in_proc() -> Option<Pid> {
     std::fs::read_link("/proc/self").ok()?.to_str()?.parse().ok().and_then(Pid::from_raw)

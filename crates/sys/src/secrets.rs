@@ -294,24 +294,24 @@ fn is_key(word: &str) -> bool {
 /// Long, of one piece, with letters and digits mixed all over: no person has typed that. A path is none, a name with a UUID in it is
 /// none, and a hash behind `@` or `#` belongs to a package.
 fn is_random(word: &str) -> bool {
-    const SHORTEST: usize = 24;
+    const MIN_TOKEN: usize = 24;
     /// So much of it tells.
-    const LONGEST: usize = 1024;
+    const MAX_TOKEN: usize = 1024;
     let word = word.trim_end_matches('=');
     let is_path = ["/", "./", "../", "~/"].iter().any(|start| word.starts_with(start));
     let is_of_one_piece =
         || word.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'+' | b'/' | b'.' | b'~'));
-    if word.len() < SHORTEST || is_path || !is_of_one_piece() {
+    if word.len() < MIN_TOKEN || is_path || !is_of_one_piece() {
         return false;
     }
-    let word = word.get(..LONGEST).unwrap_or(word);
+    let word = word.get(..MAX_TOKEN).unwrap_or(word);
     let (_, last) = word.rsplit_once('.').unwrap_or_default();
     if (1..=5).contains(&last.len()) {
         return false; // the name of a file
     }
     let word = without_uuids(word);
     let longest = word.split('.').max_by_key(|piece| piece.len()).unwrap_or_default();
-    longest.len() >= SHORTEST && is_mixed(longest)
+    longest.len() >= MIN_TOKEN && is_mixed(longest)
 }
 
 /// Whether letters and digits change all the time, and hardly any part of it is a word.

@@ -164,7 +164,7 @@ pub fn set_disposition(signal: Signal, to: Disposition) -> io::Result<()> {
 /// Sends `signal` to the process with this number.
 ///
 /// Sound only for a process that cannot be replaced meanwhile: this process, or a child that it has not
-/// reaped. Everybody else is signalled through a [`crate::Pidfd`].
+/// reaped. Every other process is signalled through a [`crate::Pidfd`].
 pub fn send_to_own_child(pid: Pid, signal: Signal) -> io::Result<()> {
     raw_kill(pid.as_raw_nonzero().get(), signal)
 }
@@ -174,7 +174,7 @@ pub fn send_to_self(signal: Signal) -> io::Result<()> {
     raw_kill(rustix::process::getpid().as_raw_nonzero().get(), signal)
 }
 
-/// As the first process of a pid namespace: sends `signal` to everybody else in it, in one step that a fork
+/// As the first process of a pid namespace: sends `signal` to every other process in it, in one step that a fork
 /// cannot slip through. Refuses anywhere else, where it would mean every process of this user.
 pub fn send_to_namespace(signal: Signal) -> io::Result<()> {
     if rustix::process::getpid() != Pid::INIT {
@@ -205,7 +205,7 @@ fn raw_kill(pid: i32, signal: Signal) -> io::Result<()> {
     if unsafe { libc::kill(pid, signal.0) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A signal that arrived, and who sent it.
+/// A signal that arrived, and its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
     /// Which one.
@@ -231,7 +231,7 @@ impl SignalFd {
         if fd == -1 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: just made, and owned by nobody else.
+        // SAFETY: just made, and owned by no other value.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 

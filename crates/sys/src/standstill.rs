@@ -8,14 +8,14 @@ use crate::proc::Stat;
 use crate::process::cpu_time;
 
 /// For how long a process has to stand still.
-const PROOF: Duration = Duration::from_secs(4);
+const MIN_STOPPED_TIME: Duration = Duration::from_secs(4);
 /// And how often it has to be seen so: the observer may have been stopped together with the process.
-const LOOKS: u32 = 4;
+const MIN_LOOKS: u32 = 4;
 
 /// Looks at one process from time to time.
 #[derive(Debug, Clone)]
 pub struct Standstill {
-    who: Identity,
+    process: Identity,
     seen: Option<Seen>,
 }
 
@@ -35,14 +35,14 @@ impl Standstill {
 
     /// Nothing was seen of this process so far.
     #[must_use]
-    pub fn of(who: Identity) -> Self {
-        Self { who, seen: None }
+    pub fn of(process: Identity) -> Self {
+        Self { process, seen: None }
     }
 
     /// The process.
     #[must_use]
     pub fn who(&self) -> Identity {
-        self.who
+        self.process
     }
 
     /// Whether the last look saw it stopped.
@@ -53,15 +53,18 @@ impl Standstill {
 
     /// Looks at the process. True once it is proved to be stopped.
     pub fn look(&mut self, now: Instant) -> bool {
-        let stat = Stat::of(self.who.pid).filter(|stat| Identity::from(stat) == self.who && !stat.is_ending());
+        let stat =
+            Stat::of(self.process.pid).filter(|stat| Identity::from(stat) == self.process && !stat.is_ending());
         // After its end, the last look stays known.
         let Some(stat) = stat else { return false };
-        let cpu = cpu_time(self.who.pid).filter(|_| stat.is_stopped());
+        let cpu = cpu_time(self.process.pid).filter(|_| stat.is_stopped());
         self.seen = cpu.map(|cpu| match self.seen {
             Some(seen) if seen.cpu == cpu => Seen { looks: seen.looks + 1, ..seen },
             _ => Seen { since: now, cpu, looks: 1 },
         });
-        self.seen.is_some_and(|seen| seen.looks >= LOOKS && now.saturating_duration_since(seen.since) >= PROOF)
+        self.seen.is_some_and(|seen| {
+            seen.looks >= MIN_LOOKS && now.saturating_duration_since(seen.since) >= MIN_STOPPED_TIME
+        })
     }
 
     /// What was seen so far proves nothing about what comes.
@@ -148,8 +151,8 @@ mod tests {
     fn another_process_with_the_same_number_is_not_meant() {
         let victim = Victim::start(&["sleep", "100"]);
         victim.send(Signal::STOP, Stat::is_stopped);
-        let who = victim.identity();
-        let stranger = Identity { start: crate::proc::StartTime(who.start.0 + 1), ..who };
+        let process = victim.identity();
+        let stranger = Identity { start: crate::proc::StartTime(process.start.0 + 1), ..process };
         assert_eq!(looks(&mut Standstill::of(stranger), 0, 10), [false; 10]);
     }
 }

@@ -32,7 +32,7 @@ pub fn do_not_wait(fd: &OwnedFd) -> io::Result<()> {
     Ok(fcntl_setfl(fd, OFlags::NONBLOCK)?)
 }
 
-/// Makes room for more in a pipe. Only a wish: there is a limit for each user.
+/// Enlarges the buffer of a pipe. Best effort, since each user has a limit.
 pub fn widen(fd: BorrowedFd<'_>, bytes: usize) {
     fcntl_setpipe_size(fd, bytes).ok();
 }
@@ -70,7 +70,7 @@ impl Sink {
         }
     }
 
-    /// The same for several pieces, one behind the other, as if they were one: whoever reads is not woken up for the first alone.
+    /// The same for several pieces, one behind the other, as if they were one: the reader is not woken up for the first alone.
     pub fn write_pieces(self, fd: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         let in_small_steps = || match pieces.iter().find(|piece| !piece.is_empty()) {
             Some(piece) => in_small_steps(fd, piece),

@@ -13,9 +13,9 @@ const NO_COOKIE: u32 = u32::MAX;
 /// What a unix socket is connected with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// A socket with this inode, which somebody holds open.
+    /// A socket with this inode, which some process holds open.
     Open(u32),
-    /// One that everybody who held it has closed.
+    /// A socket that every holder has closed.
     Closed,
 }
 

@@ -43,7 +43,7 @@ enum WaitsFor {
     /// The host reads.
     Host,
     /// Nothing will happen: all writers have closed it.
-    Nobody,
+    Nothing,
 }
 
 impl<'a> StderrRelay<'a> {
@@ -84,7 +84,7 @@ impl<'a> StderrRelay<'a> {
         match self.waits_for {
             WaitsFor::Child => Some((self.from, Until::Readable)),
             WaitsFor::Host => Some((self.to(), Until::Writable)),
-            WaitsFor::Nobody => None,
+            WaitsFor::Nothing => None,
         }
     }
 
@@ -131,7 +131,7 @@ impl<'a> StderrRelay<'a> {
             if count == Some(0) {
                 // The last line may have no end.
                 matches |= self.lines.take().is_some_and(|mut lines| lines.end());
-                self.waits_for = WaitsFor::Nobody;
+                self.waits_for = WaitsFor::Nothing;
                 return matches;
             }
         }

@@ -4,39 +4,39 @@ use nostray_registry::{Holder, Process, describe};
 
 use super::Claim;
 use crate::Error;
+use crate::held_slot::HeldSlot;
 use crate::history::{History, HolderEntry};
 use crate::queue::Kind;
 use crate::request::{SlotRequest, Step};
-use crate::tenancy::Tenancy;
 
-/// So often what a dead holder has left is swept, before it is given up.
-const SWEEPS: u32 = 3;
+/// How often to sweep what a dead holder has left, before the claim is refused.
+const MAX_SWEEPS: u32 = 3;
 
 impl Claim {
-    /// The slot is ours. Nothing is started before the old tree is gone: if all who kept it were killed, it may not be.
+    /// The lock is held. Nothing is started before the old tree is gone: if all its keepers were killed, it may not be.
     pub(super) fn clear(&mut self) -> Result<Step, Error> {
         let places = History::read(&self.place).places();
-        let before = Holder::all_of(self.wish.slot.as_str(), &places);
+        let before = Holder::all_of(self.request.slot.as_str(), &places);
         let before: Vec<Holder> = before.into_iter().filter(|holder| holder.record.id != self.id).collect();
         let before: Vec<Holder> = before.into_iter().filter(Holder::may_be_left).collect();
         if let Some(kept) = before.iter().find(|holder| holder.is_kept()) {
-            // It has another lock: somebody has removed the directory of the slot, or it has another one.
+            // It holds another lock: the directory of the slot was removed, or the holder has another one.
             return self.taken(false, Some(kept.clone()));
         }
         let Some(last) = before.first() else { return self.take() };
-        if self.wish.wait_timeout.is_some_and(|time| self.began.elapsed() >= time) {
+        if self.request.wait_timeout.is_some_and(|time| self.began.elapsed() >= time) {
             return self.taken(false, Some(last.clone()));
         }
         if self.helper.is_some() || before.iter().any(Holder::is_owned) {
-            return Ok(Step::Waiting(None)); // somebody sees to it
+            return Ok(Step::Waiting(None)); // a helper, or another sweep, ends it
         }
-        let candidates: Vec<String> = last.record.candidates.iter().filter_map(in_words).collect();
+        let candidates: Vec<String> = last.record.candidates.iter().filter_map(describe_candidate).collect();
         if candidates.is_empty() && !last.record.candidates.is_empty() {
-            self.sweeps = self.sweeps.min(SWEEPS - 1); // all that may have been left of it has ended since
+            self.sweeps = self.sweeps.min(MAX_SWEEPS - 1); // all that may have been left of it has ended since
         }
-        if self.sweeps == SWEEPS {
+        if self.sweeps == MAX_SWEEPS {
             self.held = None;
-            let (slot, id) = (&self.wish.slot, &last.record.id);
+            let (slot, id) = (&self.request.slot, &last.record.id);
             let text = if candidates.is_empty() {
                 format!(
                     "slot {slot} is free, but something is left of {id} that had it, and cannot be ended; `nostray sweep` tells what"
@@ -58,27 +58,27 @@ impl Claim {
 
     fn take(&mut self) -> Result<Step, Error> {
         let Some(held) = self.held.take() else { return Ok(Step::Waiting(None)) };
-        let SlotRequest { slot, command, session, .. } = self.wish.clone();
+        let SlotRequest { slot, command, session, .. } = self.request.clone();
         let replaced = self.ticket.as_ref().filter(|ticket| ticket.kind() == Kind::Replace);
         let replaced = replaced.map(|ticket| ticket.turn.since());
         let mut entry = HolderEntry::begin(&self.id, command, session);
         (entry.host, entry.replaced) = (self.host, replaced);
         History::add(&self.place, entry, self.asked.as_ref().map(|(id, _)| id.as_str()))?;
         self.ticket = None;
-        Ok(Step::Taken(Tenancy::new(held, self.place.clone(), slot, self.id.clone())))
+        Ok(Step::Taken(HeldSlot::new(held, self.place.clone(), slot, self.id.clone())))
     }
 }
 
 /// A process that may be left of a holder, for a person.
-fn in_words(process: &Process) -> Option<String> {
-    let who = process.identity().filter(|who| who.is_alive())?;
-    Some(format!("process {} ({})", who.pid, describe(who.pid)))
+fn describe_candidate(process: &Process) -> Option<String> {
+    let identity = process.identity().filter(|identity| identity.is_alive())?;
+    Some(format!("process {} ({})", identity.pid, describe(identity.pid)))
 }
 
-/// As many as a sentence can bear.
+/// The first few of them.
 fn shortened(candidates: &[String]) -> String {
-    const ENOUGH: usize = 3;
-    let more = candidates.len().saturating_sub(ENOUGH);
+    const MAX_NAMED: usize = 3;
+    let more = candidates.len().saturating_sub(MAX_NAMED);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    candidates.iter().take(ENOUGH).cloned().collect::<Vec<_>>().join(", ") + &more
+    candidates.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ") + &more
 }

@@ -8,98 +8,98 @@ use nostray_sys::Signal;
 use nostray_sys::identity::{Identity, World};
 
 use super::Claim;
-use crate::decide::{self, Because, Move, Sight, decide};
+use crate::decide::{self, Action, Observation, RefusalReason, decide};
 use crate::history::{Changes, History, Moment};
 use crate::queue::Kind;
 use crate::request::{IfTaken, Step};
 use crate::{Error, look};
 
-/// Whoever only looks whether the lock is free has it no longer than this.
-const A_LOOK: Duration = Duration::from_millis(100);
-/// Unless it comes to a halt in the middle of it, on a busy machine. A slot is not called taken before, if nobody is known to have it.
-const A_LONG_LOOK: Duration = Duration::from_secs(5);
+/// A prober, which only tests whether the lock is free, holds it no longer than this.
+const PROBE_TIME: Duration = Duration::from_millis(100);
+/// A prober may be descheduled while it holds the lock. If no holder is known, wait this long before reporting "taken".
+const MAX_PROBE_TIME: Duration = Duration::from_secs(5);
 
 impl Claim {
-    /// The slot could not be had just now.
+    /// Decides what to do about a slot that is held, and does it.
     pub(super) fn taken(&mut self, is_behind: bool, holder: Option<Holder>) -> Result<Step, Error> {
-        let if_taken = if self.has_settled { IfTaken::Wait } else { self.wish.if_taken };
-        // What one holder was asked is nothing that the next one has heard of.
+        let if_taken = if self.only_waits { IfTaken::Wait } else { self.request.if_taken };
+        // A new holder has not been asked.
         self.asked.take_if(|(id, _)| holder.as_ref().is_some_and(|holder| holder.record.id != *id));
         self.look_for_frozen(if_taken, holder.as_ref());
-        let changes = self.goes_from_hand_to_hand();
+        let changes = self.excessive_handovers();
         self.was_replaced |= if_taken == IfTaken::Replace && self.host_was_replaced();
         let is_superseded =
             if_taken == IfTaken::Replace && (is_behind || self.is_too_late_to_replace(holder.as_ref()));
-        let sight = Sight {
+        let seen = Observation {
             is_behind,
             is_superseded,
             is_loop: changes.is_some(),
             was_replaced: self.was_replaced,
-            // Another thread of a program that guards itself may wait until the first one lets go; it cannot be replaced by it.
+            // A thread may wait until another thread of its program releases the slot; it cannot replace it.
             is_our_own: holder.as_ref().is_some_and(|holder| {
                 holder.is_around_us() && !(if_taken == IfTaken::Wait && holder.is_this_process())
             }),
-            holder: holder.as_ref().map_or(decide::Seen::Unknown, |holder| self.seen(holder)),
+            holder: holder.as_ref().map_or(decide::HolderState::Unknown, |holder| self.state_of(holder)),
             asked: self.asked.as_ref().map(|(_, asked)| self.looked_at.saturating_duration_since(*asked)),
             frozen: self.frozen.map(|since| self.looked_at.saturating_duration_since(since)),
-            is_young: self.began.elapsed() < if if_taken == IfTaken::Fail { A_LONG_LOOK } else { A_LOOK },
-            is_late: self.wish.wait_timeout.is_some_and(|time| self.began.elapsed() >= time),
+            is_young: self.began.elapsed() < if if_taken == IfTaken::Fail { MAX_PROBE_TIME } else { PROBE_TIME },
+            is_late: self.request.wait_timeout.is_some_and(|time| self.began.elapsed() >= time),
         };
-        let slot = &self.wish.slot;
-        let by = look::by_whom(holder.as_ref().map(|holder| &holder.record));
-        Ok(match decide(if_taken, &sight) {
-            Move::Wait => {
-                let verb = if if_taken == IfTaken::Replace && !sight.was_replaced {
+        let slot = &self.request.slot;
+        let by = look::describe_holder(holder.as_ref().map(|holder| &holder.record));
+        Ok(match decide(if_taken, &seen) {
+            Action::Wait => {
+                let verb = if if_taken == IfTaken::Replace && !seen.was_replaced {
                     "waiting to replace it"
                 } else {
                     "waiting"
                 };
-                let news = (!self.has_told && !sight.is_young).then(|| format!("slot {slot} is {by}; {verb}"));
+                let news = (!self.has_told && !seen.is_young).then(|| format!("slot {slot} is {by}; {verb}"));
                 self.has_told |= news.is_some();
                 Step::Waiting(news)
             }
-            Move::Ask => {
+            Action::Ask => {
                 self.asked = holder.as_ref().map(|holder| (holder.record.id.clone(), Instant::now()));
-                let heard = holder.is_some_and(|holder| holder.ask(Ask::HandOver));
+                let was_heard = holder.is_some_and(|holder| holder.ask(Ask::HandOver));
                 let news = format!("slot {slot} is {by}, and was asked to hand over");
                 self.has_told = true;
                 self.tell(&format!(
                     "{by}; asked to hand over{}",
-                    if heard { "" } else { ", but nobody was there to hear" }
+                    if was_heard { "" } else { ", but no keeper of it lives" }
                 ));
                 Step::Waiting(Some(news))
             }
-            Move::Wake => {
+            Action::Wake => {
                 match holder {
                     Some(holder) => holder.wake(),
                     None => drop(self.signal_frozen(Signal::CONT, None)),
                 }
                 Step::Waiting(None)
             }
-            Move::EndFromOutside if holder.is_none() => {
-                self.tell("whoever has it is stopped, and not on record; it is killed");
+            Action::EndFromOutside if holder.is_none() => {
+                self.tell("its holder is stopped, and not on record; it is killed");
                 self.signal_frozen(Signal::KILL, None);
                 Step::Waiting(None)
             }
-            // Whoever of its keepers is stopped and has the lock keeps the others from ending.
-            Move::EndFromOutside
-                if matches!(sight.holder, decide::Seen::Stopping { .. })
+            // A stopped keeper that holds the lock keeps the others from ending.
+            Action::EndFromOutside
+                if matches!(seen.holder, decide::HolderState::Stopping { .. })
                     && self.signal_frozen(Signal::KILL, holder.as_ref()) =>
             {
-                self.tell(&format!("{by}; one who keeps it is stopped, and is killed"));
+                self.tell(&format!("{by}; one of its keepers is stopped, and is killed"));
                 Step::Waiting(None)
             }
-            Move::EndFromOutside if self.helper.is_some() => Step::Waiting(None),
-            Move::EndFromOutside => {
+            Action::EndFromOutside if self.helper.is_some() => Step::Waiting(None),
+            Action::EndFromOutside => {
                 let news = format!("slot {slot} is {by}, which does not answer, and is ended from outside");
                 self.tell(&format!("{by}; it does not answer, and is ended from outside"));
                 self.help(holder.as_ref());
                 self.asked = holder.map(|holder| (holder.record.id, Instant::now()));
                 Step::Waiting(Some(news))
             }
-            Move::SettleForWaiting => {
-                let limit = self.wish.max_handovers;
-                let (why, until) = match changes.filter(|_| !sight.was_replaced) {
+            Action::OnlyWait => {
+                let limit = self.request.max_handovers;
+                let (why, until) = match changes.filter(|_| !seen.was_replaced) {
                     Some(changes) => (
                         format!("{changes} (limit {limit}), so the holder is not asked to hand over"),
                         " instead".to_owned(),
@@ -110,22 +110,22 @@ impl Claim {
                     ),
                 };
                 if let Some(ticket) = &mut self.ticket {
-                    ticket.settle_for_waiting();
-                    self.has_settled = ticket.kind() == Kind::Wait;
+                    ticket.downgrade_to_wait();
+                    self.only_waits = ticket.kind() == Kind::Wait;
                 }
                 self.has_told = true;
                 self.tell(&format!("{by}; {why}"));
                 Step::Waiting(Some(format!("slot {slot} is {by}; {why}; waiting{until}")))
             }
-            Move::GiveUp(because) => {
+            Action::GiveUp(because) => {
                 let why = match because {
-                    Because::Taken => String::new(),
-                    Because::TooLate => {
-                        let time = self.wish.wait_timeout.unwrap_or_default();
+                    RefusalReason::Taken => String::new(),
+                    RefusalReason::TooLate => {
+                        let time = self.request.wait_timeout.unwrap_or_default();
                         format!(", and was not free after {}", humantime::format_duration(time))
                     }
-                    Because::Superseded => ", and somebody who came later replaces it instead".to_owned(),
-                    Because::OurOwn => ", and this was started by it: it would wait for itself".to_owned(),
+                    RefusalReason::Superseded => ", and somebody who came later replaces it instead".to_owned(),
+                    RefusalReason::OurOwn => ", and this was started by it: it would wait for itself".to_owned(),
                 };
                 let text = format!("slot {slot} is {by}{why}; `nostray slot show {slot}` tells more");
                 Step::Refused(self.refuse(text))
@@ -133,26 +133,28 @@ impl Claim {
         })
     }
 
-    /// A holder, as far as it matters.
-    fn seen(&self, holder: &Holder) -> decide::Seen {
+    /// The state of a holder, as far as the decision needs it.
+    fn state_of(&self, holder: &Holder) -> decide::HolderState {
         let record = &holder.record;
         match record.state {
-            State::Starting => decide::Seen::Starting,
+            State::Starting => decide::HolderState::Starting,
             State::Stopping { .. } => {
                 let promised = record.eof_grace.saturating_add(record.term_grace);
                 let since = Moment::now().time.saturating_sub(record.since);
                 let is_frozen = || holder.is_frozen() || !self.lock.frozen_holders().is_empty();
                 let overdue = since.checked_sub(promised).filter(|_| is_frozen());
-                decide::Seen::Stopping { overdue: overdue.map(Duration::from_millis) }
+                decide::HolderState::Stopping { overdue: overdue.map(Duration::from_millis) }
             }
-            State::Ready | State::Asleep | State::BackingOff { .. } | State::Tripped { .. } => decide::Seen::Settled,
+            State::Ready | State::Asleep | State::BackingOff { .. } | State::Tripped { .. } => {
+                decide::HolderState::Settled
+            }
         }
     }
 
-    /// Whether a holder is stopped that is not ready. Only who wants to replace it wants to know: it is a look at all processes.
+    /// Notes since when a holder that is not ready is stopped. Only for a request to replace: it is a scan of all processes.
     fn look_for_frozen(&mut self, if_taken: IfTaken, holder: Option<&Holder>) {
         let is_frozen = if_taken == IfTaken::Replace
-            && self.began.elapsed() >= A_LOOK
+            && self.began.elapsed() >= PROBE_TIME
             && match holder {
                 Some(holder) => holder.record.state == State::Starting && holder.is_frozen(),
                 None => !self.lock.frozen_holders().is_empty(),
@@ -160,18 +162,18 @@ impl Claim {
         self.frozen = is_frozen.then(|| self.frozen.unwrap_or(self.looked_at));
     }
 
-    /// Signals those who are stopped and have the lock; each by its identity, and only if it still has it, and is one of `holder`'s, or
-    /// nobody is on record who could have it. False if there is none.
+    /// Signals stopped processes that hold the lock; each by its identity, and only if it still holds it and is of `holder`, or no holder is
+    /// on record. False if there is none.
     fn signal_frozen(&self, signal: Signal, holder: Option<&Holder>) -> bool {
-        let is_meant = |who: Identity| {
-            holder.map_or_else(|| self.holder().is_none(), |holder| holder.has(who))
-                && self.lock.frozen_holders().contains(&who)
+        let is_meant = |process: Identity| {
+            holder.map_or_else(|| self.holder().is_none(), |holder| holder.has(process))
+                && self.lock.frozen_holders().contains(&process)
         };
         let frozen = self.lock.frozen_holders().into_iter();
-        frozen.filter(|who| who.signal(signal, |_| is_meant(*who)).is_ok()).count() > 0
+        frozen.filter(|process| process.signal(signal, |_| is_meant(*process)).is_ok()).count() > 0
     }
 
-    /// Whether the holder wanted to replace somebody, too, and came later than we did. It has superseded us, though we were not looking.
+    /// Whether the holder was a later request to replace. It has superseded this one between two looks.
     fn is_too_late_to_replace(&self, holder: Option<&Holder>) -> bool {
         let (Some(holder), Some(ticket)) = (holder, &self.ticket) else { return false };
         let history = History::read(&self.place);
@@ -184,11 +186,11 @@ impl Claim {
         History::read(&self.place).was_replaced(host, &world.boot)
     }
 
-    fn goes_from_hand_to_hand(&self) -> Option<Changes> {
-        if self.wish.if_taken != IfTaken::Replace {
+    fn excessive_handovers(&self) -> Option<Changes> {
+        if self.request.if_taken != IfTaken::Replace {
             return None;
         }
         let world = World::current()?;
-        History::read(&self.place).goes_from_hand_to_hand(self.wish.max_handovers, Moment::now(), &world.boot)
+        History::read(&self.place).excessive_handovers(self.request.max_handovers, Moment::now(), &world.boot)
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use nostray_pen::{Ask, Order, PenId, PenOpener, Ready, ReapOutcome, Remains, Spec, Witness};
 use nostray_registry::{RecordDetails, RecordKeeper, SeriesKeeper};
-use nostray_slot::Tenancy;
+use nostray_slot::HeldSlot;
 use nostray_sys::descriptors::write_to_stderr_at_once;
 use nostray_sys::events::Events;
 use nostray_sys::poll::Until;
@@ -59,7 +59,7 @@ pub struct Ward {
     /// The state that is on record.
     told: Option<(State, Generation, Says)>,
     /// The slot that it holds, with or without a child.
-    tenancy: Option<Tenancy>,
+    tenancy: Option<HeldSlot>,
     /// The exit code of whoever ended last.
     pub code: u8,
 }

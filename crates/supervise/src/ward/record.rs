@@ -1,7 +1,7 @@
 //! What is written down of a child: its state for `ps`, its story for the journal, and what it printed for nobody.
 
 use nostray_registry::{SAYS_STOPPING, SeriesKeeper, Story};
-use nostray_slot::Tenancy;
+use nostray_slot::HeldSlot;
 use nostray_sys::descriptors::write_to_stderr_at_once;
 
 use super::Ward;
@@ -26,7 +26,7 @@ impl Ward {
 
     /// From now on it holds a slot, and every child that it starts does. One that is not on record could not be found by whoever wants
     /// the slot next, if all of us were killed.
-    pub fn hold(&mut self, mut tenancy: Tenancy) -> Result<(), String> {
+    pub fn hold(&mut self, mut tenancy: HeldSlot) -> Result<(), String> {
         let slot = tenancy.slot().to_string();
         let Some(series) = &mut self.series else {
             tenancy.is_over();

@@ -1,4 +1,4 @@
-//! Holding a slot, and saying so.
+//! A slot that is held, and its witness, which keeps the slot's history.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use crate::history::{History, Moment};
 use crate::lock::Held;
 use crate::queue;
 
-/// A slot that this process holds, together with those whom it forks, until the last of them has ended.
+/// A slot that this process holds, together with the processes that it forks, until the last of them has ended.
 #[derive(Debug)]
-pub struct Tenancy {
+pub struct HeldSlot {
     held: Held,
     place: Place,
     slot: Name,
@@ -30,7 +30,7 @@ enum Why {
     Provisional(String),
 }
 
-impl Tenancy {
+impl HeldSlot {
     pub(crate) fn new(held: Held, place: Place, slot: Name, id: String) -> Self {
         Self { held, place, slot, id, is_ready: false, hands_over: false, why: None }
     }
@@ -41,11 +41,11 @@ impl Tenancy {
         &self.slot
     }
 
-    /// The child is ready: from now on it may be asked to hand over. Those who wait for that are told.
+    /// The child is ready: from now on it may be asked to hand over. Waiters are woken.
     pub fn is_ready(&mut self) {
         if !std::mem::replace(&mut self.is_ready, true) {
             History::amend(&self.place, &self.id, |entry| entry.ready = Some(Moment::now()));
-            self.wake_those_who_wait();
+            self.wake_waiters();
         }
     }
 
@@ -68,9 +68,9 @@ impl Tenancy {
         }
     }
 
-    /// Its tree is being torn down. Somebody may wait for that.
+    /// Its tree is being torn down. Waiters are woken.
     pub fn is_stopping(&self) {
-        self.wake_those_who_wait();
+        self.wake_waiters();
     }
 
     /// Nothing is left of the tree, and nothing is on record of it. The slot is free.
@@ -82,41 +82,41 @@ impl Tenancy {
             entry.handed_over |= hands_over;
             entry.why = why.or(entry.why.take());
         });
-        self.held.let_go();
-        self.wake_those_who_wait();
+        self.held.release();
+        self.wake_waiters();
     }
 
-    /// Somebody may wait for us to be ready, or to begin to end.
-    fn wake_those_who_wait(&self) {
-        queue::everybody(&self.place).iter().for_each(queue::Seen::wake);
+    /// A waiter may wait for the holder to be ready, or to begin to end.
+    fn wake_waiters(&self) {
+        queue::waiters(&self.place).iter().for_each(queue::QueueEntry::wake);
     }
 }
 
 /// A witness that keeps a slot's history, beside another one that keeps the pen's record.
 #[derive(Debug)]
-pub struct Tenant {
-    tenancy: Tenancy,
+pub struct SlotWitness {
+    held: HeldSlot,
     inner: Box<dyn Witness>,
     ready_at_start: bool,
 }
 
-impl Tenant {
+impl SlotWitness {
     /// For a pen that is about to be opened.
     #[must_use]
-    pub fn new(tenancy: Tenancy, inner: Box<dyn Witness>) -> Self {
-        Self { tenancy, inner, ready_at_start: true }
+    pub fn new(held: HeldSlot, inner: Box<dyn Witness>) -> Self {
+        Self { held, inner, ready_at_start: true }
     }
 }
 
-impl Witness for Tenant {
-    /// A pen that is not on record could not be found by whoever comes next, if all of us were killed.
+impl Witness for SlotWitness {
+    /// A pen that is not on record is refused: the next claim could not find it if all its keepers were killed.
     fn opens(&mut self, opening: &Opening<'_>) -> Result<(), Objection> {
         self.ready_at_start = matches!(opening.spec.ready, Ready::Started);
-        let slot = self.tenancy.slot().clone();
+        let slot = self.held.slot().clone();
         self.inner.opens(opening).map_err(|objection| match objection {
             Objection::Warning(why) => {
-                self.tenancy.ends_because(&why);
-                self.tenancy.is_over();
+                self.held.ends_because(&why);
+                self.held.is_over();
                 Objection::Refusal(format!("slot {slot} is only for a child that can be put on record: {why}"))
             }
             refusal @ Objection::Refusal(_) => refusal,
@@ -133,21 +133,21 @@ impl Witness for Tenant {
     }
 
     fn sees(&mut self, event: &Event) {
-        // What is on record is what those who wait go by, so it comes first.
+        // Waiters go by the record, so it is written first.
         self.inner.sees(event);
         match event {
-            Event::Started { .. } if self.ready_at_start => self.tenancy.is_ready(),
-            Event::Ready => self.tenancy.is_ready(),
+            Event::Started { .. } if self.ready_at_start => self.held.is_ready(),
+            Event::Ready => self.held.is_ready(),
             Event::Stopping(reason) => {
                 if matches!(reason, Reason::Asked { ask: Ask::HandOver, .. }) {
-                    self.tenancy.hands_over();
+                    self.held.hands_over();
                 }
-                self.tenancy.ends_because(reason);
-                self.tenancy.is_stopping();
+                self.held.ends_because(reason);
+                self.held.is_stopping();
             }
-            Event::ChildEnded(how) => self.tenancy.ends_because(&format_args!("the child {how}")),
-            Event::NotExecuted(why) => self.tenancy.ends_because(why),
-            Event::Empty => self.tenancy.is_over(),
+            Event::ChildEnded(how) => self.held.ends_because(&format_args!("the child {how}")),
+            Event::NotExecuted(why) => self.held.ends_because(why),
+            Event::Empty => self.held.is_over(),
             _ => {}
         }
     }
