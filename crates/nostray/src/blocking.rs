@@ -34,8 +34,8 @@ pub struct Pen {
     exit: Option<Exit>,
 }
 
-/// How often to look whether those are gone whose front was killed.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often to look whether the tree is gone, if its front was killed.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Pen {
     /// Starts a child. A program that is not there, or may not be executed, is an error ([`Error::Program`]), and nothing is started.
@@ -53,7 +53,7 @@ impl Pen {
 
     /// The number of the child's own process, once it is known; not in a pid namespace of its own.
     pub fn child_pid(&mut self) -> Option<i32> {
-        self.started.as_mut().and_then(|started| started.told().child)
+        self.started.as_mut().and_then(|started| started.report().child)
     }
 
     /// Waits until nothing is left of the child's tree.
@@ -84,7 +84,7 @@ impl Pen {
             if left() == Some(Duration::ZERO) {
                 return Ok(None);
             }
-            std::thread::sleep(LOOK); // a record that goes has no event
+            std::thread::sleep(POLL_INTERVAL); // a record that goes has no event
             started.sweeper()();
         }
         self.exit = started.exit();
@@ -123,7 +123,7 @@ impl Drop for Pen {
     fn drop(&mut self) {
         if let Some(started) = self.started.take() {
             self.stdin = None;
-            reaper::see_off(started, None);
+            reaper::end_in_background(started, None);
         }
     }
 }

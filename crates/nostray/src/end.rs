@@ -5,7 +5,7 @@ use std::fmt;
 use nostray_sys::Signal;
 use nostray_sys::process::Ended;
 
-use crate::news::Told;
+use crate::report::GuardReport;
 
 /// How a child ended, once nothing is left of its tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Exit {
 pub enum Cause {
     /// By itself.
     Itself,
-    /// Somebody asked for it: this program, `nostray stop`, or a newcomer to its slot.
+    /// A process asked for it: this host, `nostray stop`, or a newcomer to its slot.
     Asked(String),
     /// Its input was closed.
     StdinClosed,
@@ -33,7 +33,7 @@ pub enum Cause {
     NotExecuted(String),
     /// It did not get its slot, so that it was not started. Who has it was written to its stderr.
     SlotTaken,
-    /// Those of nostray's processes that kept it were killed.
+    /// All of nostray's processes around it were killed.
     KeepersKilled,
     /// The guard failed. Nothing was started.
     GuardFailed(String),
@@ -73,11 +73,11 @@ impl Exit {
         self.code == Some(0)
     }
 
-    /// From what the guard told, and how its front ended. Of one that was killed, or whose code somebody else has taken away and who
-    /// has told nothing, nothing is known.
-    pub(crate) fn new(told: &Told, front: Option<Ended>) -> Self {
-        let cause = cause(told, front);
-        let (code, signal) = match (told.ended, front, &cause) {
+    /// From the guard's report, and how its front ended. If the front was killed, or the host's own `waitpid(-1)` took its exit status
+    /// and the guard reported nothing, nothing is known.
+    pub(crate) fn new(report: &GuardReport, front: Option<Ended>) -> Self {
+        let cause = cause(report, front);
+        let (code, signal) = match (report.ended, front, &cause) {
             (Some((code, signal)), ..) => (code, signal),
             (None, Some(Ended::Exited(code)), Cause::NotExecuted(_) | Cause::SlotTaken) => {
                 (Some(i32::from(code)), None)
@@ -88,14 +88,14 @@ impl Exit {
     }
 }
 
-fn cause(told: &Told, front: Option<Ended>) -> Cause {
-    if let Some(why) = &told.failed {
+fn cause(report: &GuardReport, front: Option<Ended>) -> Cause {
+    if let Some(why) = &report.failed {
         return Cause::GuardFailed(why.clone());
     }
-    if let Some(why) = &told.not_executed {
+    if let Some(why) = &report.not_executed {
         return Cause::NotExecuted(why.clone());
     }
-    if let Some((word, detail)) = &told.stopping {
+    if let Some((word, detail)) = &report.stopping {
         return match word.as_str() {
             "stdin-closed" => Cause::StdinClosed,
             "stop-request" | "hand-over" | "signal" => Cause::Asked(detail.clone()),
@@ -105,20 +105,20 @@ fn cause(told: &Told, front: Option<Ended>) -> Cause {
         };
     }
     match front {
-        _ if told.ended.is_some() => Cause::Itself,
+        _ if report.ended.is_some() => Cause::Itself,
         // It knows what to do with that signal before it starts anything.
-        Some(Ended::Killed(Signal::TERM)) if !told.is_started => {
+        Some(Ended::Killed(Signal::TERM)) if !report.is_started => {
             Cause::Asked("it was asked to end before it was started".to_owned())
         }
         None | Some(Ended::Killed(_)) => Cause::KeepersKilled,
-        // A guard that tells of its end would have told of a child.
-        Some(Ended::Exited(nostray_slot::NOT_NOW)) if told.over.is_some() && !told.is_started => Cause::SlotTaken,
-        Some(Ended::Exited(_)) if told.over.is_some() && !told.is_started => {
+        // A guard that tells of its end would have reported a child.
+        Some(Ended::Exited(nostray_slot::NOT_NOW)) if report.over.is_some() && !report.is_started => Cause::SlotTaken,
+        Some(Ended::Exited(_)) if report.over.is_some() && !report.is_started => {
             Cause::Asked("it was asked to end while it waited for its slot, and was not started".to_owned())
         }
-        Some(Ended::Exited(_)) if told.is_started => Cause::Itself,
+        Some(Ended::Exited(_)) if report.is_started => Cause::Itself,
         Some(Ended::Exited(code)) => Cause::GuardFailed(format!(
-            "what was to guard it has ended with {code} and told nothing; is the `nostray` in PATH an older one?"
+            "what was to guard it has ended with {code} and report nothing; is the `nostray` in PATH an older one?"
         )),
     }
 }

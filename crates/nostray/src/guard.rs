@@ -22,14 +22,14 @@ use nostray_sys::signal::{Disposition, Signal, set_disposition};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::news::{Gate, News, Outbox, Teller};
+use crate::report::{Gate, GuardMessage, Outbox, ReportingWitness};
 
 /// The first argument of a program that is started as a guard. Its number is raised when hosts and guards of different versions would
 /// misunderstand each other.
-const CALL: &str = "--nostray-guard-2";
+const GUARD_ARGUMENT: &str = "--nostray-guard-2";
 
-static IS_OWN: AtomicBool = AtomicBool::new(false);
-static CAME_LATE: AtomicBool = AtomicBool::new(false);
+static GUARDS_ITSELF: AtomicBool = AtomicBool::new(false);
+static CALLED_LATE: AtomicBool = AtomicBool::new(false);
 
 /// What is wrong with a call that comes too late. A guard forks, so it must be the only thread.
 pub(crate) const TOO_LATE: &str = "nostray::guard::init() was called after a thread was started, as #[tokio::main] does before the \
@@ -72,14 +72,14 @@ pub use nostray_sys::before_main;
 /// a child should not have.
 pub fn init() {
     let words = words();
-    // A thread that has just ended may be counted still; there is none that has.
+    // A thread that has just ended may be counted still; here no thread has.
     let is_alone = std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
-    if words.get(1).is_some_and(|word| word == CALL) {
+    if words.get(1).is_some_and(|word| word == GUARD_ARGUMENT) {
         if !is_alone {
-            if let Some(charge) =
-                words.get(2).and_then(|charge| serde_json::from_slice::<Charge>(charge.as_bytes()).ok())
+            if let Some(config) =
+                words.get(2).and_then(|config| serde_json::from_slice::<GuardConfig>(config.as_bytes()).ok())
             {
-                Outbox::to(&charge.news).tell(&News::Failed(TOO_LATE.to_owned()));
+                Outbox::to(&config.report_to).tell(&GuardMessage::Failed(TOO_LATE.to_owned()));
             }
             write_to_stderr_at_once(&format!("nostray: {TOO_LATE}\n"));
             nostray_sys::process::exit_now(OWN_FAILURE);
@@ -88,8 +88,8 @@ pub fn init() {
         set_disposition(Signal::PIPE, Disposition::Default).ok();
         nostray_sys::process::exit_now(guard(&words[2..]));
     }
-    IS_OWN.store(is_alone, Ordering::Relaxed);
-    CAME_LATE.store(!is_alone, Ordering::Relaxed);
+    GUARDS_ITSELF.store(is_alone, Ordering::Relaxed);
+    CALLED_LATE.store(!is_alone, Ordering::Relaxed);
 }
 
 /// The arguments of this program. Before `main` not every C library has given them to the standard library.
@@ -107,14 +107,14 @@ fn words() -> Vec<OsString> {
 #[doc(hidden)]
 #[must_use]
 pub fn run_if_called(words: &[OsString]) -> Option<u8> {
-    words.get(1).filter(|word| *word == CALL).map(|_| guard(&words[2..]))
+    words.get(1).filter(|word| *word == GUARD_ARGUMENT).map(|_| guard(&words[2..]))
 }
 
-/// What a guard is charged with.
+/// What a guard is told by its host, as JSON in an argument.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Charge {
+pub(crate) struct GuardConfig {
     pub(crate) id: String,
-    pub(crate) news: String,
+    pub(crate) report_to: String,
     /// Where the host has its records, and what lasts: the environment is the child's, and need not tell.
     pub(crate) records: Option<PathBuf>,
     pub(crate) lasting: Option<PathBuf>,
@@ -124,18 +124,18 @@ pub(crate) struct Charge {
     pub(crate) isolate: bool,
     pub(crate) session: Option<String>,
     pub(crate) labels: Labels,
-    pub(crate) slot: Option<SlotCharge>,
+    pub(crate) slot: Option<SlotConfig>,
 }
 
 /// The slot that it needs.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct SlotCharge {
+pub(crate) struct SlotConfig {
     pub(crate) name: String,
     pub(crate) if_taken: SlotPolicy,
     pub(crate) timeout: Option<u64>,
 }
 
-/// What to do if another tree holds the slot, as it is written into a charge.
+/// What to do if another tree holds the slot, as it is written into a [`GuardConfig`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SlotPolicy {
@@ -164,16 +164,16 @@ impl From<SlotPolicy> for nostray_slot::IfTaken {
     }
 }
 
-/// How a guard is started, before its charge and the command.
+/// How a guard is started, before its [`GuardConfig`] and the command.
 pub(crate) fn call() -> Result<(PathBuf, &'static str), Error> {
-    if IS_OWN.load(Ordering::Relaxed) {
+    if GUARDS_ITSELF.load(Ordering::Relaxed) {
         // Also when the file was replaced meanwhile.
-        return Ok((PathBuf::from("/proc/self/exe"), CALL));
+        return Ok((PathBuf::from("/proc/self/exe"), GUARD_ARGUMENT));
     }
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&paths).map(|path| path.join("nostray")).find(|path| is_executable(path));
-    let late = CAME_LATE.load(Ordering::Relaxed);
-    found.map(|program| (program, CALL)).ok_or(if late { Error::LateGuard } else { Error::NoGuard })
+    let late = CALLED_LATE.load(Ordering::Relaxed);
+    found.map(|program| (program, GUARD_ARGUMENT)).ok_or(if late { Error::LateGuard } else { Error::NoGuard })
 }
 
 fn is_executable(path: &Path) -> bool {
@@ -181,39 +181,39 @@ fn is_executable(path: &Path) -> bool {
 }
 
 fn guard(words: &[OsString]) -> u8 {
-    let Some((charge, command)) = words.split_first() else { return OWN_FAILURE };
-    let charge: Charge = match serde_json::from_slice(charge.as_bytes()) {
-        Ok(charge) => charge,
+    let Some((config, command)) = words.split_first() else { return OWN_FAILURE };
+    let config: GuardConfig = match serde_json::from_slice(config.as_bytes()) {
+        Ok(config) => config,
         Err(error) => {
-            write_to_stderr_at_once(&format!("nostray: not the charge of a guard: {error}\n"));
+            write_to_stderr_at_once(&format!("nostray: not the config of a guard: {error}\n"));
             return OWN_FAILURE;
         }
     };
-    let news = charge.news.clone();
-    let host = Outbox::to(&news);
-    let code = keep(charge, command.to_vec()).unwrap_or_else(|why| {
-        host.tell(&News::Failed(why.clone()));
+    let report_to = config.report_to.clone();
+    let host = Outbox::to(&report_to);
+    let code = keep(config, command.to_vec()).unwrap_or_else(|why| {
+        host.tell(&GuardMessage::Failed(why.clone()));
         write_to_stderr_at_once(&format!("nostray: {why}\n"));
         OWN_FAILURE
     });
-    host.tell(&News::Over(code));
-    Gate::wait_until_open(&news);
+    host.tell(&GuardMessage::Over(code));
+    Gate::wait_until_open(&report_to);
     code
 }
 
-fn keep(charge: Charge, command: Vec<OsString>) -> Result<u8, String> {
+fn keep(config: GuardConfig, command: Vec<OsString>) -> Result<u8, String> {
     let time = Duration::from_millis;
-    Place::are_given(charge.records.as_deref(), charge.lasting.as_deref());
-    let id: PenId = charge.id.parse()?;
-    // A host that ends processes by a pattern in their command line is to hit the child, and not those who guard it.
+    Place::are_given(config.records.as_deref(), config.lasting.as_deref());
+    let id: PenId = config.id.parse()?;
+    // A host that ends processes by a pattern in their command line must hit the child, and not its guard.
     nostray_sys::process::set_name(FRONT_NAME);
     nostray_sys::process::set_title(format_args!("{FRONT_NAME} {id}"));
     let spec = Spec {
-        graces: Graces::new(time(charge.eof_grace), time(charge.term_grace)),
-        isolation: if charge.isolate { Isolation::Pid } else { Isolation::None },
+        graces: Graces::new(time(config.eof_grace), time(config.term_grace)),
+        isolation: if config.isolate { Isolation::Pid } else { Isolation::None },
         ..Spec::new(command)
     };
-    let wish = match charge.slot {
+    let wish = match config.slot {
         None => None,
         Some(slot) => Some(SlotRequest {
             slot: slot.name.parse()?,
@@ -221,12 +221,13 @@ fn keep(charge: Charge, command: Vec<OsString>) -> Result<u8, String> {
             wait_timeout: slot.timeout.map(time),
             max_handovers: MAX_HANDOVERS,
             command: masked(&spec.command),
-            session: charge.session.clone(),
+            session: config.session.clone(),
         }),
     };
     let slot = wish.as_ref().map(|wish| wish.slot.to_string());
-    let details = RecordDetails { session: charge.session, labels: charge.labels, slot, sweep: true };
-    let witness: Box<dyn Witness> = Box::new(Teller::new(Box::new(RecordKeeper::new(details)), &charge.news));
+    let details = RecordDetails { session: config.session, labels: config.labels, slot, sweep: true };
+    let witness: Box<dyn Witness> =
+        Box::new(ReportingWitness::new(Box::new(RecordKeeper::new(details)), &config.report_to));
     let ended = match wish {
         Some(wish) => nostray_slot::run(&spec, id, witness, wish),
         None => nostray_pen::run(&spec, id, witness),

@@ -1,7 +1,7 @@
 //! For programs that are children themselves, and cannot be wrapped: noticing that the parent is gone, by event and not by polling.
 //!
 //! A parent is known by its identity, so that neither a number that was used again nor a reaper that children are handed to is taken for
-//! it. A parent that ended before [`Parent::current`] was called cannot be told from that reaper by anybody; call it early.
+//! it. A parent that ended before [`Parent::current`] was called cannot be told from that reaper; call it early.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

@@ -19,6 +19,7 @@ use crate::{Error, Exit, PenSpec, Stdio, reaper};
 ///
 /// ```standalone_crate
 /// # nostray::guard::init();
+/// # #[cfg(feature = "supervisor")]
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 /// use nostray::{Pen, PenSpec};
 /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -47,8 +48,8 @@ pub struct Pen {
     exit: Option<Exit>,
 }
 
-/// How often to look whether those are gone whose front was killed.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often to look whether the tree is gone, if its front was killed.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Pen {
     /// Starts a child. A program that is not there, or may not be executed, is an error ([`Error::Program`]), and nothing is started.
@@ -70,7 +71,7 @@ impl Pen {
 
     /// The number of the child's own process, once it is known; not in a pid namespace of its own.
     pub fn child_pid(&mut self) -> Option<i32> {
-        self.started.as_mut().and_then(|started| started.told().child)
+        self.started.as_mut().and_then(|started| started.report().child)
     }
 
     /// Waits until nothing is left of the child's tree. Its input is left as it is: a child that waits for more of it waits on.
@@ -86,7 +87,7 @@ impl Pen {
         }
         while !started.is_gone() {
             // A record that is removed has no event.
-            sleep(LOOK).await.map_err(Error::during("watch the child"))?;
+            sleep(POLL_INTERVAL).await.map_err(Error::during("watch the child"))?;
             // If there is no thread to be had, the next round tries again.
             unblock(started.sweeper()).await.ok();
         }
@@ -137,28 +138,28 @@ impl Pen {
         self.started.as_ref().map(|started| &*started.handle)
     }
 
-    /// How the child has ended, if its guard has told, while something of its tree may be left. Of one that was never executed nothing is
-    /// told before all is over.
+    /// How the child has ended, if its guard has reported that, while something of its tree may be left. The guard reports a child that
+    /// was never executed only at the very end.
     pub(crate) fn ended(&mut self) -> Option<Exit> {
-        let told = self.started.as_mut()?.told();
-        (told.ended.is_some() && told.not_executed.is_none()).then(|| Exit::new(told, None))
+        let report = self.started.as_mut()?.report();
+        (report.ended.is_some() && report.not_executed.is_none()).then(|| Exit::new(report, None))
     }
 
-    /// Whether the child or its front is just ending or has ended, whether that was told or not. In a pid namespace of its own the child
+    /// Whether the child or its front is just ending or has ended, whether the guard has reported that or not. In a pid namespace of its own the child
     /// cannot be seen.
     pub(crate) fn is_ending(&mut self) -> bool {
         let Some(started) = &mut self.started else { return true };
-        let child = started.told().child.and_then(Pid::from_raw);
+        let child = started.report().child.and_then(Pid::from_raw);
         started.handle.has_ended().unwrap_or(true)
             || child.is_some_and(|child| Stat::of(child).is_none_or(|stat| stat.is_ending()))
     }
 
     /// Lets go of it: it ends, and then something is done. Without a runtime, too.
-    pub(crate) fn see_off(mut self, then: Box<dyn FnOnce() + Send>) {
+    pub(crate) fn end_in_background(mut self, then: Box<dyn FnOnce() + Send>) {
         match self.started.take() {
             Some(started) => {
                 self.stdin = None;
-                reaper::see_off(started, Some(then));
+                reaper::end_in_background(started, Some(then));
             }
             None => then(),
         }
@@ -169,7 +170,7 @@ impl Drop for Pen {
     fn drop(&mut self) {
         if let Some(started) = self.started.take() {
             self.stdin = None;
-            reaper::see_off(started, None);
+            reaper::end_in_background(started, None);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What is left to do when somebody has let go of a child: seeing it to its end. One thread, which is there for as long as there is
-//! something to do and not longer; it needs no runtime, since that may be gone.
+//! Reaping children whose `Pen` or `Lease` was dropped. One thread does it, which exists only while there is such a child or a timer. It
+//! needs no runtime, since the runtime may be gone.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
@@ -12,55 +12,55 @@ use nostray_sys::stream::Pipe;
 use crate::spawn::Started;
 
 /// How often to look for what has no event.
-const LOOK: Duration = Duration::from_millis(20);
-/// How much longer than it was promised a child that nobody holds may take, before it is asked again.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// How much longer than its eof grace an abandoned child may take before its guard is asked to end it.
 const MARGIN: Duration = Duration::from_millis(100);
 
 /// A child that was let go of.
 #[derive(Debug)]
-struct Orphan {
+struct Abandoned {
     started: Started,
-    /// Its input has been closed; if that does not reach it (somebody else has the pipe), it is asked then.
+    /// Its input has been closed. If another process holds the pipe, too, that does not reach it, and its guard is asked at this time.
     ask_at: Option<Instant>,
     sweep_at: Option<Instant>,
-    then: Option<Done>,
+    then: Option<Task>,
 }
 
 /// Something to be done, at its time or after a child has ended.
 type Work = Box<dyn FnOnce() + Send>;
-struct Done(Work);
+struct Task(Work);
 
-impl std::fmt::Debug for Done {
+impl std::fmt::Debug for Task {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Done")
+        f.write_str("Task")
     }
 }
 
 #[derive(Debug, Default)]
 struct Shared {
-    orphans: Vec<Orphan>,
-    timers: Vec<(Instant, Done)>,
+    abandoned: Vec<Abandoned>,
+    timers: Vec<(Instant, Task)>,
     /// Wakes the thread, while it is there.
     waker: Option<OwnedFd>,
 }
 
-static SHARED: Mutex<Shared> = Mutex::new(Shared { orphans: Vec::new(), timers: Vec::new(), waker: None });
+static SHARED: Mutex<Shared> = Mutex::new(Shared { abandoned: Vec::new(), timers: Vec::new(), waker: None });
 
 /// Sees a child to its end whose input has been closed, and does something then.
-pub(crate) fn see_off(started: Started, then: Option<Work>) {
+pub(crate) fn end_in_background(started: Started, then: Option<Work>) {
     if !started.is_ours() {
         return;
     }
     // The end of its input is how it is asked first, if that is ours to say.
     let patience = if started.is_piped { started.graces.eof() + MARGIN } else { Duration::ZERO };
     let ask_at = Some(Instant::now() + patience);
-    let orphan = Orphan { started, ask_at, sweep_at: None, then: then.map(Done) };
-    add(|shared| shared.orphans.push(orphan));
+    let abandoned = Abandoned { started, ask_at, sweep_at: None, then: then.map(Task) };
+    add(|shared| shared.abandoned.push(abandoned));
 }
 
 /// Does something at its time.
 pub(crate) fn at(when: Instant, work: Work) {
-    add(|shared| shared.timers.push((when, Done(work))));
+    add(|shared| shared.timers.push((when, Task(work))));
 }
 
 fn add(what: impl FnOnce(&mut Shared)) {
@@ -86,40 +86,41 @@ fn add(what: impl FnOnce(&mut Shared)) {
 
 fn work(wakes: &OwnedFd) {
     loop {
-        let (mut orphans, timers) = {
+        let (mut abandoned, timers) = {
             let mut shared = SHARED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let now = Instant::now();
             let (due, later) = std::mem::take(&mut shared.timers).into_iter().partition(|(at, _)| *at <= now);
             shared.timers = later;
-            let due: Vec<(Instant, Done)> = due;
-            if shared.orphans.is_empty() && shared.timers.is_empty() && due.is_empty() {
+            let due: Vec<(Instant, Task)> = due;
+            if shared.abandoned.is_empty() && shared.timers.is_empty() && due.is_empty() {
                 shared.waker = None;
                 return;
             }
-            (std::mem::take(&mut shared.orphans), due)
+            (std::mem::take(&mut shared.abandoned), due)
         };
-        timers.into_iter().for_each(|(_, Done(work))| work());
+        timers.into_iter().for_each(|(_, Task(work))| work());
         let mut over = Vec::new();
-        orphans.retain_mut(|orphan| {
-            let is_over = orphan.look();
+        abandoned.retain_mut(|abandoned| {
+            let is_over = abandoned.look();
             if is_over {
-                orphan.started.exit(); // for those who trace
+                abandoned.started.exit(); // which traces it
             }
-            over.extend(orphan.then.take_if(|_| is_over));
+            over.extend(abandoned.then.take_if(|_| is_over));
             !is_over
         });
         // What is done then may let go of something else.
-        over.into_iter().for_each(|Done(work)| work());
-        let next = orphans.iter().filter_map(Orphan::next).min();
-        let handles: Vec<_> = orphans.iter().map(|orphan| (orphan.started.handle.as_fd(), Until::Readable)).collect();
+        over.into_iter().for_each(|Task(work)| work());
+        let next = abandoned.iter().filter_map(Abandoned::next).min();
+        let handles: Vec<_> =
+            abandoned.iter().map(|abandoned| (abandoned.started.handle.as_fd(), Until::Readable)).collect();
         let (timer, is_idle) = {
             let shared = SHARED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            (shared.timers.iter().map(|(at, _)| *at).min(), shared.timers.is_empty() && shared.orphans.is_empty())
+            (shared.timers.iter().map(|(at, _)| *at).min(), shared.timers.is_empty() && shared.abandoned.is_empty())
         };
         let timeout = [next, timer].into_iter().flatten().min();
-        if !(orphans.is_empty() && is_idle) {
+        if !(abandoned.is_empty() && is_idle) {
             let mut events = vec![(wakes.as_fd(), Until::Readable)];
-            // One that has ended stays readable; it is looked at again in a moment.
+            // The pidfd of a process that has ended stays readable; `look` sees to it in a moment.
             events.extend(handles.iter().filter(|(fd, _)| !has_ended(fd)));
             wait(&events, timeout.map(|at| at.saturating_duration_since(Instant::now()))).ok();
         }
@@ -127,7 +128,7 @@ fn work(wakes: &OwnedFd) {
         let mut crumbs = [0; 64];
         while matches!(nostray_sys::stream::read(wakes, &mut crumbs), Ok(Some(count)) if count > 0) {}
         let mut shared = SHARED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        shared.orphans.append(&mut orphans);
+        shared.abandoned.append(&mut abandoned);
     }
 }
 
@@ -135,7 +136,7 @@ fn has_ended(fd: &std::os::fd::BorrowedFd<'_>) -> bool {
     wait(&[(*fd, Until::Readable)], Some(Duration::ZERO)).is_ok_and(|came| came.contains(&true))
 }
 
-impl Orphan {
+impl Abandoned {
     /// Does what is due. True once nothing is left of it.
     fn look(&mut self) -> bool {
         let now = Instant::now();
@@ -143,12 +144,12 @@ impl Orphan {
             if self.started.is_gone() {
                 return true;
             }
-            // Its front was killed; whoever is left keeps it, or nobody does.
+            // Its front was killed. Its spare or guard ends the tree; if those were killed, too, a sweep does.
             if self.sweep_at.is_none_or(|at| at <= now) {
                 if self.sweep_at.is_some() {
                     self.started.sweeper()();
                 }
-                self.sweep_at = Some(now + LOOK);
+                self.sweep_at = Some(now + POLL_INTERVAL);
             }
             return self.started.is_gone();
         }

@@ -17,7 +17,7 @@ use nostray_sys::Pidfd;
 use nostray_sys::identity::Identity;
 use nostray_sys::poll::{Until, wait};
 
-use crate::spawn::{Number, own_of_session};
+use crate::spawn::{PenNumber, pens_of_session};
 use crate::wakeup::{Wakeup, sleep};
 
 /// A child on record.
@@ -231,7 +231,7 @@ pub struct Swept {
 pub struct Registry;
 
 /// How often to look what has happened.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a child may take beyond what it was promised.
 const MARGIN: Duration = Duration::from_secs(15);
 
@@ -268,13 +268,13 @@ impl Registry {
     }
 
     /// The same, but of the pens of this process only those that were started before this one.
-    pub(crate) fn close_session_before(&self, key: &str, before: Option<Number>) -> Vec<String> {
+    pub(crate) fn close_session_before(&self, key: &str, before: Option<PenNumber>) -> Vec<String> {
         let begun = Instant::now();
         let mut asked = Vec::new();
         let on_record = self.active_for_session(key);
         // One of ours that is just being started is not there yet.
         let (ours, later): (Vec<_>, Vec<_>) =
-            own_of_session(key).into_iter().partition(|own| before.is_none_or(|before| own.number < before));
+            pens_of_session(key).into_iter().partition(|own| before.is_none_or(|before| own.number < before));
         for own in ours {
             if on_record.iter().all(|child| child.id != own.id) && nostray_pen::ask(&own.front, Ask::Stop).is_ok() {
                 asked.push((own.id, vec![own.front], own.promised));
@@ -355,9 +355,9 @@ impl Watch {
                 return Poll::Ready(change);
             }
             // A file that others add to has no event that all systems know; a tenth of a second is soon enough for a person.
-            let pause = self.pause.get_or_insert_with(|| sleep(LOOK));
+            let pause = self.pause.get_or_insert_with(|| sleep(POLL_INTERVAL));
             if ready!(Pin::new(pause).poll(context)).is_err() {
-                std::thread::sleep(LOOK); // no thread could be started that wakes this task
+                std::thread::sleep(POLL_INTERVAL); // no thread could be started that wakes this task
             }
             self.pause = None;
         }

@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::spawn::Number;
+use crate::spawn::PenNumber;
 use crate::{Registry, reaper};
 
 /// What becomes of a session's children when its last connection is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ending {
-    /// They end at once: for a side-car, whose workers nobody else can use.
+    /// They end at once: for a side-car, whose workers no other connection can use.
     CloseOnDisconnect,
-    /// They end after this time, unless somebody has connected again: for a person who comes back.
+    /// They end after this time, unless a new connection comes: for a person who comes back.
     KeepFor(Duration),
 }
 
@@ -24,12 +24,12 @@ pub enum Ending {
 pub struct Session {
     key: String,
     ending: Ending,
-    /// The process that it is of. One that was forked from that has a copy, and nothing to say.
-    maker: u32,
+    /// The process that has connected. A process forked from it has a copy of this value, which does nothing.
+    creator: u32,
 }
 
 /// How many are connected, and the number of the last change: of all keys, so that a key that is forgotten and comes back has no
-/// number again that somebody still waits for.
+/// number again that a timer still waits for.
 #[derive(Debug, Default, Clone, Copy)]
 struct Connected {
     now: usize,
@@ -49,12 +49,12 @@ fn change(key: &str, by: impl FnOnce(&mut Connected)) -> Connected {
 }
 
 impl Session {
-    /// Somebody has connected.
+    /// Adds a connection to the session with this key.
     #[must_use = "the session is over when this is dropped"]
     pub fn connect(key: impl Into<String>, ending: Ending) -> Self {
         let key = key.into();
         change(&key, |connected| connected.now += 1);
-        Self { key, ending, maker: std::process::id() }
+        Self { key, ending, creator: std::process::id() }
     }
 
     /// Its key.
@@ -63,7 +63,7 @@ impl Session {
         &self.key
     }
 
-    /// Ends all that belongs to the session now, whoever else is connected. Returns the names of those that did not end.
+    /// Ends all that belongs to the session now, whatever other connections there are. Returns the names of the children that did not end.
     pub fn close(self) -> Vec<String> {
         Registry::new().close_session(&self.key)
     }
@@ -71,13 +71,13 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.maker != std::process::id() {
+        if self.creator != std::process::id() {
             return;
         }
-        let mut before = Number::next();
+        let mut before = PenNumber::next();
         let connected = change(&self.key, |connected| {
             connected.now = connected.now.saturating_sub(1);
-            before = Number::next();
+            before = PenNumber::next();
         });
         if connected.now > 0 {
             return;
@@ -94,11 +94,11 @@ impl Drop for Session {
                 let is_back = all.get(&key).is_some_and(|now| now.change != connected.change);
                 match (is_back, kept) {
                     (true, Some(_)) => return,
-                    // What was there ends all the same. What whoever is back has started does not.
+                    // What the old connection had ends all the same; what the new connection has started does not.
                     (true, None) => {}
                     (false, _) => {
                         all.remove(&key);
-                        before = Number::next();
+                        before = PenNumber::next();
                     }
                 }
             }
@@ -106,7 +106,7 @@ impl Drop for Session {
             let close = move || drop(Registry::new().close_session_before(&key, Some(before)));
             std::thread::Builder::new().spawn(close).ok();
         };
-        // A time that no clock can show is for ever. Whoever drops it does not wait.
+        // A time that no clock can show is for ever. The drop itself does not wait.
         if let Some(at) = Instant::now().checked_add(kept.unwrap_or_default()) {
             reaper::at(at, Box::new(close));
         }

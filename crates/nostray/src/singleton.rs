@@ -1,7 +1,7 @@
 //! The slot for a program that guards itself: at most one live process of this user holds a name.
 //!
 //! The kernel decides who, by a lock that is free when the process has ended, however it ended. It is the same slot as that of `nostray
-//! run --slot` and of [`crate::PenSpecBuilder::slot`]; whoever wants to replace such a holder sends it SIGTERM, and a program that has
+//! run --slot` and of [`crate::PenSpecBuilder::slot`]; a newcomer that replaces such a holder sends it SIGTERM, and a program that has
 //! something to save handles that.
 
 use std::time::{Duration, Instant};
@@ -18,8 +18,8 @@ use crate::{Error, IfTaken};
 #[derive(Debug)]
 pub struct Singleton {
     held: Option<Holding>,
-    /// The process that has got it. One that was forked from that has a copy, and nothing to say.
-    maker: u32,
+    /// The process that has acquired it. A process forked from it has a copy of this value, which does nothing.
+    creator: u32,
 }
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ struct Holding {
 }
 
 impl Singleton {
-    /// What was started slowly is ready now: until then nobody is allowed to replace it. A singleton that is dropped without has never
+    /// Says that this program is ready: until then no newcomer may replace it. A singleton that is dropped without has never
     /// been ready.
     pub fn ready(&mut self) {
         if let Some(Holding { tenancy, record }) = &mut self.held {
@@ -42,7 +42,7 @@ impl Singleton {
 impl Drop for Singleton {
     fn drop(&mut self) {
         let Some(mut holding) = self.held.take() else { return };
-        if self.maker != std::process::id() {
+        if self.creator != std::process::id() {
             // The lock is one for both of us, and to let go of it here would be to let go of it there.
             std::mem::forget(holding);
             return;
@@ -85,12 +85,12 @@ pub async fn acquire_async(name: &str, if_taken: IfTaken) -> Result<Singleton, E
         }
         // It says itself when to look again, soon after something has happened and then once a second; the end of the holder is
         // looked for in between.
-        let until = claim.deadline().min(Instant::now() + LOOK);
+        let until = claim.deadline().min(Instant::now() + POLL_INTERVAL);
         sleep_until(Some(until)).await.map_err(Error::during("wait for the slot"))?;
     }
 }
 
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 fn claim(name: &str, if_taken: IfTaken) -> Result<(Claim, PenId, Spec), Error> {
     let slot = name.parse().map_err(|why: String| Error::spec("name", why))?;
@@ -118,10 +118,10 @@ fn step(claim: &mut Claim, id: &PenId, spec: &Spec) -> Result<Option<Singleton>,
             match SeriesKeeper::of_program(id, spec, &details) {
                 Ok(mut record) => {
                     record.enter(State::Starting, 0);
-                    Ok(Some(Singleton { held: Some(Holding { tenancy, record }), maker: std::process::id() }))
+                    Ok(Some(Singleton { held: Some(Holding { tenancy, record }), creator: std::process::id() }))
                 }
                 Err(error) => {
-                    // Whoever comes next could not be told who has it.
+                    // Without a record, a newcomer could not be told which process holds the slot.
                     tenancy.is_over();
                     Err(error.into())
                 }

@@ -12,13 +12,13 @@ use nostray_registry::{Labels, Place, is_on_record, sweep_pen};
 use nostray_sys::Pidfd;
 use nostray_sys::process::{Ended, Pid, reap_child};
 
-use crate::guard::{Charge, SlotCharge, call};
-use crate::news::{Gate, Inbox, Told};
+use crate::guard::{GuardConfig, SlotConfig, call};
+use crate::report::{Gate, GuardReport, Inbox};
 use crate::spec::ChildSpec;
 use crate::{Error, Exit, Stdio};
 use crate::{program, trace};
 
-/// A guard that was started. Whoever has it sees to it that it is reaped.
+/// A guard that was started. The owner of this value reaps it.
 #[derive(Debug)]
 pub(crate) struct Started {
     pub(crate) id: PenId,
@@ -29,55 +29,60 @@ pub(crate) struct Started {
     pub(crate) is_piped: bool,
     place: Option<Place>,
     inbox: Inbox,
-    told: Told,
+    report: GuardReport,
     front: Option<Front>,
-    /// The process that has started it. One that was forked from that has a copy of this, and nothing to say.
-    maker: u32,
+    /// The process that has started it. A process forked from that has a copy of this value, which does nothing.
+    creator: u32,
 }
 
 /// A pen of this process that belongs to a session. It is not on record before its guard has come that far, and must be found all the
 /// same.
 #[derive(Debug)]
-struct OfSession {
+struct SessionPen {
     session: String,
     id: PenId,
-    /// Gone when nothing is left of the pen, or nobody of this process sees to it any more.
+    /// Dangling when nothing is left of the pen, or this process does not watch it any more.
     handle: Weak<Pidfd>,
     promised: Duration,
-    number: Number,
+    number: PenNumber,
 }
 
 /// Counts the pens of this process, to know which were there before something happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Number(u64);
+pub(crate) struct PenNumber(u64);
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-impl Number {
+impl PenNumber {
     /// That of the next pen.
     pub(crate) fn next() -> Self {
         Self(NEXT.load(Ordering::SeqCst))
     }
 }
 
-/// One that is still there.
+/// A pen of this process that has not ended.
 #[derive(Debug)]
-pub(crate) struct Own {
+pub(crate) struct FoundPen {
     pub(crate) id: String,
     pub(crate) front: Arc<Pidfd>,
     /// How long its end may take.
     pub(crate) promised: Duration,
-    pub(crate) number: Number,
+    pub(crate) number: PenNumber,
 }
 
-static OF_SESSIONS: Mutex<Vec<OfSession>> = Mutex::new(Vec::new());
+static SESSION_PENS: Mutex<Vec<SessionPen>> = Mutex::new(Vec::new());
 
 /// The pens of this process that belong to a session.
-pub(crate) fn own_of_session(key: &str) -> Vec<Own> {
-    let all = OF_SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+pub(crate) fn pens_of_session(key: &str) -> Vec<FoundPen> {
+    let all = SESSION_PENS.lock().unwrap_or_else(PoisonError::into_inner);
     let ours = all.iter().filter(|pen| pen.session == key);
-    let own = |pen: &OfSession| {
-        Some(Own { id: pen.id.to_string(), front: pen.handle.upgrade()?, promised: pen.promised, number: pen.number })
+    let own = |pen: &SessionPen| {
+        Some(FoundPen {
+            id: pen.id.to_string(),
+            front: pen.handle.upgrade()?,
+            promised: pen.promised,
+            number: pen.number,
+        })
     };
     ours.filter_map(own).collect()
 }
@@ -86,8 +91,8 @@ pub(crate) fn own_of_session(key: &str) -> Vec<Own> {
 #[derive(Debug, Clone, Copy)]
 enum Front {
     Reaped(Ended),
-    /// Somebody who waits for all children of the host has reaped it. That is his affair, but then its code is lost.
-    Lost,
+    /// The host's own `waitpid(-1)` has reaped it, and its exit status is lost.
+    ReapedByHost,
 }
 
 /// Our ends of the child's streams.
@@ -102,16 +107,16 @@ pub(crate) struct Ends {
 pub(crate) fn start(spec: &ChildSpec, streams: [Stdio; 3]) -> Result<(Started, Ends), Error> {
     let (program, word) = call()?;
     program::check(spec)?;
-    let number = Number(NEXT.fetch_add(1, Ordering::SeqCst));
+    let number = PenNumber(NEXT.fetch_add(1, Ordering::SeqCst));
     let id = PenId::new();
     let name = format!("nostray-host-{}-{id}", std::process::id());
     let inbox = Inbox::open(&name).map_err(Error::during("make a socket"))?;
     let gate = Gate::shut(&name).map_err(Error::during("make a socket"))?;
     let place = Place::for_writing().ok();
     let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    let charge = Charge {
+    let config = GuardConfig {
         id: id.to_string(),
-        news: name,
+        report_to: name,
         records: place.as_ref().map(|place| place.path().to_owned()),
         lasting: Place::that_lasts().ok().map(|place| place.path().to_owned()),
         eof_grace: milliseconds(spec.graces.eof()),
@@ -121,13 +126,13 @@ pub(crate) fn start(spec: &ChildSpec, streams: [Stdio; 3]) -> Result<(Started, E
         labels: spec.labels.clone().into_iter().collect::<Labels>(),
         slot: spec.slot.as_ref().map(|(name, if_taken)| {
             let (if_taken, timeout) = if_taken.policy();
-            SlotCharge { name: name.to_string(), if_taken: if_taken.into(), timeout: timeout.map(milliseconds) }
+            SlotConfig { name: name.to_string(), if_taken: if_taken.into(), timeout: timeout.map(milliseconds) }
         }),
     };
-    let charge = serde_json::to_string(&charge)
-        .map_err(|error| Error::System { action: "write the guard's charge", source: error.into() })?;
+    let config = serde_json::to_string(&config)
+        .map_err(|error| Error::System { action: "write the guard's config", source: error.into() })?;
     let mut command = Command::new(&program);
-    command.arg(word).arg(charge).args(&spec.command);
+    command.arg(word).arg(config).args(&spec.command);
     if spec.without_environment {
         command.env_clear();
     }
@@ -153,15 +158,15 @@ pub(crate) fn start(spec: &ChildSpec, streams: [Stdio; 3]) -> Result<(Started, E
         stdout: child.stdout.take().map(OwnedFd::from),
         stderr: child.stderr.take().map(OwnedFd::from),
     };
-    // It is behind the gate, so that the number is still its own, whoever waits for all our children.
+    // It waits at the gate, so that the pid is still its own even if the host calls `waitpid(-1)`.
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Error::NoGuard)?;
     let handle = Pidfd::open(pid).inspect_err(|_| drop(child.kill().and_then(|()| child.wait()))).map_err(failed)?;
     drop(gate);
     let handle = Arc::new(handle);
     if let Some(session) = spec.session.clone() {
-        let mut all = OF_SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = SESSION_PENS.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|pen| pen.handle.strong_count() > 0);
-        all.push(OfSession {
+        all.push(SessionPen {
             session,
             id: id.clone(),
             handle: Arc::downgrade(&handle),
@@ -178,9 +183,9 @@ pub(crate) fn start(spec: &ChildSpec, streams: [Stdio; 3]) -> Result<(Started, E
         is_piped: streams[0] == Stdio::Piped,
         place,
         inbox,
-        told: Told::default(),
+        report: GuardReport::default(),
         front: None,
-        maker: std::process::id(),
+        creator: std::process::id(),
     };
     Ok((started, ends))
 }
@@ -193,13 +198,13 @@ impl Started {
 
     /// Whether this process is the one that has started it.
     pub(crate) fn is_ours(&self) -> bool {
-        self.maker == std::process::id()
+        self.creator == std::process::id()
     }
 
-    /// What the guard has told so far.
-    pub(crate) fn told(&mut self) -> &Told {
-        self.inbox.read(&mut self.told);
-        &self.told
+    /// What the guard has reported so far.
+    pub(crate) fn report(&mut self) -> &GuardReport {
+        self.inbox.read(&mut self.report);
+        &self.report
     }
 
     /// Reaps the front, if it has ended. True if it has.
@@ -207,24 +212,24 @@ impl Started {
         if self.front.is_none() {
             self.front = match reap_child(self.pid) {
                 Ok(ended) => ended.map(Front::Reaped),
-                Err(_) => self.handle.has_ended().unwrap_or(true).then_some(Front::Lost),
+                Err(_) => self.handle.has_ended().unwrap_or(true).then_some(Front::ReapedByHost),
             };
         }
         self.front.is_some()
     }
 
-    /// Whether nothing may be left: a front that ends by itself has seen that; of one that was killed, the record tells.
+    /// Whether nothing may be left: a front that exits by itself has seen an empty tree; if the front was killed, the record tells.
     pub(crate) fn is_gone(&self) -> bool {
         match self.front {
             None => false,
             Some(Front::Reaped(Ended::Exited(_))) => true,
-            Some(Front::Reaped(Ended::Killed(_)) | Front::Lost) => {
+            Some(Front::Reaped(Ended::Killed(_)) | Front::ReapedByHost) => {
                 self.place.as_ref().is_none_or(|place| !is_on_record(place, &self.id.to_string()))
             }
         }
     }
 
-    /// Ends what nobody keeps any more, if all who kept it were killed. It takes its time.
+    /// Ends what is left of the tree, if all of nostray's processes around it were killed. It takes its time.
     pub(crate) fn sweeper(&self) -> impl FnOnce() + Send + 'static {
         let (place, id) = (self.place.clone(), self.id.to_string());
         move || {
@@ -236,12 +241,12 @@ impl Started {
 
     /// How it ended, once it is gone. To be called once.
     pub(crate) fn exit(&mut self) -> Option<Exit> {
-        self.inbox.read(&mut self.told);
+        self.inbox.read(&mut self.report);
         let front = match self.front? {
             Front::Reaped(ended) => Some(ended),
-            Front::Lost => self.told.over.map(Ended::Exited),
+            Front::ReapedByHost => self.report.over.map(Ended::Exited),
         };
-        let exit = Exit::new(&self.told, front);
+        let exit = Exit::new(&self.report, front);
         trace::exited(&self.id, &exit);
         Some(exit)
     }

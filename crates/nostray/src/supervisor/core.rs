@@ -1,4 +1,4 @@
-//! What leases and whoever drives the child have in common. The driver is a task of a runtime, and may be gone with it at any moment;
+//! What the leases of a child and its driver share. The driver is a task of a runtime, and may be gone with it at any moment;
 //! this stays.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,13 +8,13 @@ use tokio::sync::{mpsc, watch};
 
 use super::driver::{self, Command};
 use super::handlers::Handlers;
-use super::spot::{Spot, Tenure};
 use super::subscription::Subscribers;
+use super::tree_lock::{TreeLock, TreeLockGuard};
 use super::{Generation, Table};
 use crate::{LeaseSpec, trace};
 
-/// More than this of notifications that wait for the child, and no more are taken.
-const MOST_TOLD: usize = 16 << 20;
+/// How many bytes of notifications may wait for the child before [`crate::CallError::Full`].
+const MAX_QUEUED_BYTES: usize = 16 << 20;
 
 pub(crate) struct Core {
     pub(super) key: String,
@@ -25,7 +25,7 @@ pub(crate) struct Core {
     /// The generation that is ready.
     pub(super) generation: watch::Sender<Option<Generation>>,
     /// Where its child lives, and where that of the one before it with this key did.
-    pub(super) spot: Spot,
+    pub(super) tree_lock: TreeLock,
     /// Bytes of notifications that wait for the child.
     told: Arc<AtomicUsize>,
     shared: Mutex<Shared>,
@@ -36,41 +36,41 @@ struct Shared {
     leases: usize,
     next_lease: u64,
     next_call: u64,
-    /// While somebody drives the child.
+    /// To the driver, while there is one.
     commands: Option<mpsc::UnboundedSender<Command>>,
     /// Which driver that is.
-    shift: u64,
+    driver_number: u64,
     /// The last generation that there was.
     last: u64,
-    /// Its tree, as the spot counts them.
+    /// Its tree, by the number that the tree lock gave it.
     tree: Option<u64>,
     /// It was stopped, or ended for good.
     over: Option<String>,
 }
 
-/// What a driver has as long as it drives, so that the core learns when it is gone: also when it never began, since its runtime was
+/// Owned by a driver while it runs, so that the core learns when the driver is gone: also when it never began, since its runtime was
 /// about to end.
 #[derive(Debug)]
-pub(super) struct Reins {
+pub(super) struct DriverControls {
     pub(super) core: Arc<Core>,
-    shift: u64,
+    driver_number: u64,
     /// Generations that other drivers had.
     pub(super) before: u64,
     /// Generations that there have been.
     pub(super) last: u64,
 }
 
-impl Drop for Reins {
+impl Drop for DriverControls {
     fn drop(&mut self) {
-        self.core.is_undriven(self.shift, self.last);
+        self.core.driver_ended(self.driver_number, self.last);
     }
 }
 
-/// A notification's part of what waits for the child.
+/// The bytes of a notification that waits for the child, counted until this is dropped.
 #[derive(Debug)]
-pub(super) struct Weight(Arc<AtomicUsize>, usize);
+pub(super) struct QueuedBytes(Arc<AtomicUsize>, usize);
 
-impl Drop for Weight {
+impl Drop for QueuedBytes {
     fn drop(&mut self) {
         self.0.fetch_sub(self.1, Ordering::Relaxed);
     }
@@ -83,7 +83,7 @@ impl std::fmt::Debug for Core {
 }
 
 impl Core {
-    pub(super) fn new(key: String, spec: LeaseSpec, table: Weak<Table>, spot: Spot) -> Self {
+    pub(super) fn new(key: String, spec: LeaseSpec, table: Weak<Table>, tree_lock: TreeLock) -> Self {
         Self {
             key,
             spec,
@@ -91,7 +91,7 @@ impl Core {
             handlers: Handlers::default(),
             subscribers: Subscribers::default(),
             generation: watch::Sender::new(None),
-            spot,
+            tree_lock,
             told: Arc::default(),
             shared: Mutex::default(),
         }
@@ -106,21 +106,26 @@ impl Core {
         let mut shared = self.shared();
         shared.leases += 1;
         shared.next_lease += 1;
-        trace::lease_taken(&self.spec.child.command, shared.next_lease, shared.leases);
         let driver = tell(&shared, Command::Taken).is_err().then(|| self.driver(&mut shared));
         (shared.next_lease, driver)
     }
 
+    /// How many leases there are.
+    pub(super) fn leases(&self) -> usize {
+        self.shared().leases
+    }
+
     /// One holder less.
     pub(super) fn release(self: &Arc<Self>, lease: u64) {
-        // First, so that whatever the driver hands on when it hears of this goes to somebody else.
+        // First, so that whatever the driver hands on when it hears of this goes to another lease.
         let owned = self.handlers.forget(lease);
-        let is_last = {
+        let (is_last, leases) = {
             let mut shared = self.shared();
             shared.leases = shared.leases.saturating_sub(1);
-            trace::lease_released(&self.spec.child.command, lease, shared.leases);
-            tell(&shared, Command::Released(lease)).is_err() && shared.leases == 0
+            let is_last = tell(&shared, Command::Released(lease)).is_err() && shared.leases == 0;
+            (is_last, shared.leases)
         };
+        trace::lease_released(&self.spec.child.command, lease, leases);
         // Under no lock: handlers may own other leases, of this child too.
         drop(owned);
         if is_last {
@@ -128,7 +133,7 @@ impl Core {
         }
     }
 
-    /// Gives a command to whoever drives the child. If that one's runtime has ended, and there is another one here, that takes over.
+    /// Sends a command to the driver. If the driver's runtime has ended and this is called in another one, a new driver is spawned there.
     pub(super) fn command(self: &Arc<Self>, command: Command) -> Result<(), Command> {
         let mut shared = self.shared();
         let Err(command) = tell(&shared, command) else { return Ok(()) };
@@ -142,12 +147,12 @@ impl Core {
         Ok(())
     }
 
-    /// Gives a command to whoever drives the child, if anybody does.
-    pub(super) fn mention(&self, command: Command) {
+    /// Sends a command to the driver, if there is one.
+    pub(super) fn command_if_driven(&self, command: Command) {
         tell(&self.shared(), command).ok();
     }
 
-    /// A task that drives the child for all who hold it. To be spawned without any lock: a runtime that is about to end drops it there
+    /// A task that drives the child for all its leases. To be spawned without any lock: a runtime that is about to end drops it there
     /// and then.
     fn driver(self: &Arc<Self>, shared: &mut Shared) -> impl Future<Output = ()> + Send + use<> {
         let (commands, inbox) = mpsc::unbounded_channel();
@@ -155,9 +160,9 @@ impl Core {
             commands.send(Command::Taken).ok();
         }
         shared.commands = Some(commands);
-        shared.shift += 1;
-        let (shift, last) = (shared.shift, shared.last);
-        driver::run(Reins { core: self.clone(), shift, before: last, last }, inbox)
+        shared.driver_number += 1;
+        let (driver_number, last) = (shared.driver_number, shared.last);
+        driver::run(DriverControls { core: self.clone(), driver_number, before: last, last }, inbox)
     }
 
     /// A number for a call, unlike any other.
@@ -168,31 +173,31 @@ impl Core {
     }
 
     /// Room for a notification of so many bytes, if there is.
-    pub(super) fn room_for(&self, bytes: usize) -> Option<Weight> {
-        let add = |told: usize| (told == 0 || told + bytes <= MOST_TOLD).then_some(told + bytes);
+    pub(super) fn room_for(&self, bytes: usize) -> Option<QueuedBytes> {
+        let add = |told: usize| (told == 0 || told + bytes <= MAX_QUEUED_BYTES).then_some(told + bytes);
         self.told.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
-        Some(Weight(self.told.clone(), bytes))
+        Some(QueuedBytes(self.told.clone(), bytes))
     }
 
-    /// The driver wants to end. It may not if somebody has told it something meanwhile; otherwise the next one to come needs another
+    /// The driver wants to end. It may not if a command has come meanwhile; otherwise the next lease needs another
     /// driver, from this moment on.
-    pub(super) fn may_end(&self, reins: &Reins, inbox: &mpsc::UnboundedReceiver<Command>) -> bool {
+    pub(super) fn may_end(&self, controls: &DriverControls, inbox: &mpsc::UnboundedReceiver<Command>) -> bool {
         let mut shared = self.shared();
         let may = inbox.is_empty() && (shared.leases == 0 || shared.over.is_some());
-        if may && shared.shift == reins.shift {
+        if may && shared.driver_number == controls.driver_number {
             shared.commands = None;
-            shared.last = reins.last;
+            shared.last = controls.last;
         }
         may
     }
 
     /// A driver is gone.
-    fn is_undriven(&self, shift: u64, last: u64) {
+    fn driver_ended(&self, driver_number: u64, last: u64) {
         let is_over = {
             let mut shared = self.shared();
             shared.last = shared.last.max(last);
             // Another one may have taken over since.
-            if shared.shift == shift {
+            if shared.driver_number == driver_number {
                 shared.commands = None;
                 self.generation.send_replace(None);
             }
@@ -210,7 +215,7 @@ impl Core {
         self.subscribers.end();
     }
 
-    /// Lets the supervisor forget the key, if nobody holds it and nothing is left.
+    /// Lets the supervisor forget the key, if no lease holds it and nothing is left.
     pub(super) fn tidy(&self) {
         if let Some(table) = self.table.upgrade() {
             table.tidy(&self.key);
@@ -218,13 +223,13 @@ impl Core {
     }
 
     /// Its next child may be started now, unless something is left of another one.
-    pub(super) fn take_spot(&self) -> Option<Tenure> {
-        let tenure = self.spot.take()?;
-        self.shared().tree = Some(tenure.tree);
-        Some(tenure)
+    pub(super) fn lock_tree(&self) -> Option<TreeLockGuard> {
+        let tree_guard = self.tree_lock.try_lock()?;
+        self.shared().tree = Some(tree_guard.tree);
+        Some(tree_guard)
     }
 
-    /// It never comes back.
+    /// Marks it as ended for good.
     pub(super) fn is_over_because(&self, why: &str) {
         self.shared().over.get_or_insert_with(|| why.to_owned());
     }
@@ -240,17 +245,17 @@ impl Core {
 
     pub(super) fn is_forgettable(&self) -> bool {
         let shared = self.shared();
-        shared.leases == 0 && shared.commands.is_none() && self.spot.is_free()
+        shared.leases == 0 && shared.commands.is_none() && self.tree_lock.is_free()
     }
 
-    /// Whoever takes the key from now on gets another child, and waits for the end of this one.
+    /// A lease that takes the key from now on gets another child, which waits for the end of this one.
     pub(super) fn stop(&self) {
-        let is_undriven = {
+        let driver_ended = {
             let mut shared = self.shared();
             shared.over.get_or_insert_with(|| "the supervisor was shut down".to_owned());
             tell(&shared, Command::Stop).is_err()
         };
-        if is_undriven {
+        if driver_ended {
             self.has_ended();
         }
     }
@@ -262,8 +267,8 @@ impl Core {
             commands.closed().await;
         }
         let own = self.shared().tree;
-        self.spot.left_by(before).await;
-        self.spot.left_by(own).await;
+        self.tree_lock.until_released_by(before).await;
+        self.tree_lock.until_released_by(own).await;
     }
 }
 

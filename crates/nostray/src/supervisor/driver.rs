@@ -16,21 +16,21 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::Generation;
-use super::core::{Reins, Weight};
+use super::core::{DriverControls, QueuedBytes};
 use super::handlers::HandlerError;
-use super::live::{Due, Heard, Live, Stir};
+use super::live::{ChildEvent, Due, Incoming, Live};
 use super::wire::{self, Own};
 use crate::error::with_causes;
 use crate::trace;
-use crate::{CallError, Cause as Why_, Exit, Handshake};
-use serving::Served;
+use crate::{CallError, Cause as ExitCause, Exit, Handshake};
+use serving::InboundRequest;
 
 /// So long in *ready*, and earlier failures are forgotten.
 const SUSTAINED: Duration = Duration::from_secs(30);
 /// How long a start may take that no lease waits for any more, unless the spec says otherwise.
-const STARTS_WITHIN: Duration = Duration::from_secs(120);
+const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(120);
 /// More than this on its way to the child, and calls wait.
-const ENOUGH: usize = 4 << 20;
+const MAX_UNWRITTEN: usize = 4 << 20;
 
 /// What a driver is told.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(super) enum Command {
     Taken,
     Released(u64),
     Call(Call),
-    Notify { line: Vec<u8>, weight: Weight },
+    Notify { line: Vec<u8>, bytes: QueuedBytes },
     Cancel(u64),
     Ready(oneshot::Sender<Result<Generation, CallError>>),
     Restart,
@@ -57,33 +57,33 @@ pub(super) struct Call {
 type Answer = oneshot::Sender<Result<Box<RawValue>, CallError>>;
 
 /// What waits for a child.
-enum Waiting {
+enum Queued {
     Call(Call),
-    Notification { line: Vec<u8>, _weight: Weight },
+    Notification { line: Vec<u8>, _bytes: QueuedBytes },
 }
 
 struct Driver {
-    reins: Reins,
+    controls: DriverControls,
     machine: Machine,
     timers: Timers,
     began: Instant,
     live: Option<Live>,
     /// A start that waits until nothing is left of what another driver had.
     starting: Option<Number>,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<Queued>,
     /// Those who wait for a child that is ready.
-    hoping: Vec<oneshot::Sender<Result<Generation, CallError>>>,
-    flights: HashMap<u64, Answer>,
-    serving: HashMap<tokio::task::Id, Served>,
+    ready_waiters: Vec<oneshot::Sender<Result<Generation, CallError>>>,
+    in_flight: HashMap<u64, Answer>,
+    inbound: HashMap<tokio::task::Id, InboundRequest>,
     handlers: JoinSet<Result<Value, HandlerError>>,
     /// No lease holds the child any more, but the next one may still find it.
     linger: Option<Linger>,
     is_busy: bool,
     tail: Tail,
     /// How the last child ended.
-    epitaph: Option<String>,
+    last_exit: Option<String>,
     was_ready: bool,
-    luck: Random,
+    jitter: Random,
 }
 
 /// How long the child is kept without a lease.
@@ -96,21 +96,21 @@ struct Linger {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        for (_, answer) in self.flights.drain() {
+        for (_, answer) in self.in_flight.drain() {
             answer.send(Err(CallError::CutOff("the runtime that kept it has ended".to_owned()))).ok();
         }
-        if let Some(Live { pen, tenure, .. }) = self.live.take() {
-            let core = self.reins.core.clone();
-            pen.see_off(Box::new(move || {
-                drop(tenure);
+        if let Some(Live { pen, tree_guard, .. }) = self.live.take() {
+            let core = self.controls.core.clone();
+            pen.end_in_background(Box::new(move || {
+                drop(tree_guard);
                 core.tidy();
             }));
         }
     }
 }
 
-pub(super) async fn run(reins: Reins, mut inbox: mpsc::UnboundedReceiver<Command>) {
-    let keeping = reins.core.spec.keeping.clone();
+pub(super) async fn run(controls: DriverControls, mut inbox: mpsc::UnboundedReceiver<Command>) {
+    let keeping = controls.core.spec.keeping.clone();
     let policy = Policy {
         respawn: keeping.respawn,
         backoff: keeping.backoff,
@@ -122,23 +122,23 @@ pub(super) async fn run(reins: Reins, mut inbox: mpsc::UnboundedReceiver<Command
         on_demand: false,
     };
     let mut driver = Driver {
-        was_ready: reins.before > 0,
-        reins,
+        was_ready: controls.before > 0,
+        controls,
         machine: Machine::new(policy),
         timers: Timers::default(),
         began: Instant::now(),
         live: None,
         starting: None,
         waiting: VecDeque::new(),
-        hoping: Vec::new(),
-        flights: HashMap::new(),
-        serving: HashMap::new(),
+        ready_waiters: Vec::new(),
+        in_flight: HashMap::new(),
+        inbound: HashMap::new(),
         handlers: JoinSet::new(),
         linger: None,
         is_busy: false,
         tail: Tail::default(),
-        epitaph: None,
-        luck: Random::new(nostray_sys::process::random()),
+        last_exit: None,
+        jitter: Random::new(nostray_sys::process::random()),
     };
     driver.drive_on(&mut inbox).await;
 }
@@ -146,7 +146,7 @@ pub(super) async fn run(reins: Reins, mut inbox: mpsc::UnboundedReceiver<Command
 /// What has happened.
 enum Happened {
     Command(Option<Command>),
-    Stir(Stir),
+    ChildEvent(ChildEvent),
     NothingLeft,
     Handled(tokio::task::Id, Result<Value, HandlerError>),
     Time,
@@ -156,13 +156,13 @@ impl Driver {
     async fn drive_on(&mut self, inbox: &mut mpsc::UnboundedReceiver<Command>) {
         loop {
             self.do_what_is_due();
-            if self.is_idle() && self.reins.core.may_end(&self.reins, inbox) {
+            if self.is_idle() && self.controls.core.may_end(&self.controls, inbox) {
                 return;
             }
             match self.next(inbox).await {
                 Happened::Command(Some(command)) => self.on_command(command),
                 Happened::Command(None) => return, // nobody can tell anything any more
-                Happened::Stir(stir) => self.on_stir(stir),
+                Happened::ChildEvent(event) => self.on_child_event(event),
                 Happened::NothingLeft => self.start_now(),
                 Happened::Handled(task, result) => self.on_handled(task, result),
                 Happened::Time => {}
@@ -177,11 +177,11 @@ impl Driver {
             && self.linger.is_none()
     }
 
-    /// Waits for the next thing to happen. A child that never stops talking must not keep anybody else from being heard, so all of
+    /// Waits for the next thing to happen. A child that never stops talking must not keep commands from being handled, so all of
     /// them have the same chance.
     async fn next(&mut self, inbox: &mut mpsc::UnboundedReceiver<Command>) -> Happened {
         let deadline = self.deadline();
-        let Self { live, tail, starting, reins, handlers, .. } = self;
+        let Self { live, tail, starting, controls, handlers, .. } = self;
         let of_child = async {
             match live {
                 None => std::future::pending().await,
@@ -191,7 +191,7 @@ impl Driver {
         let nothing_left = async {
             match starting {
                 None => std::future::pending().await,
-                Some(_) => reins.core.spot.left_by(reins.core.spot.taken_by()).await,
+                Some(_) => controls.core.tree_lock.until_released_by(controls.core.tree_lock.holder()).await,
             }
         };
         let time = async {
@@ -210,7 +210,7 @@ impl Driver {
             }
         };
         tokio::select! {
-            stir = of_child => Happened::Stir(stir),
+            event = of_child => Happened::ChildEvent(event),
             command = inbox.recv() => Happened::Command(command),
             (task, result) = handled => Happened::Handled(task, result),
             () = nothing_left => Happened::NothingLeft,
@@ -238,13 +238,13 @@ impl Driver {
         if self.linger.take_if(|linger| linger.until <= now).is_some() {
             self.drive(Event::Released);
         }
-        let eof = self.reins.core.spec.child.graces.eof();
+        let eof = self.controls.core.spec.child.graces.eof();
         if let Some(live) = &mut self.live {
             let number = live.number;
             match live.do_what_is_due(eof) {
                 Some(Due::Gone(exit)) => self.on_gone(&exit),
                 Some(Due::Dead(exit)) => {
-                    live.hear_last_words(&mut self.tail);
+                    live.drain_stderr(&mut self.tail);
                     let cause = exit.map_or("its output has ended".to_owned(), |exit| format!("the child {exit}"));
                     self.drive(Event::Died(number, Cause(cause)));
                 }
@@ -256,7 +256,8 @@ impl Driver {
 
     /// Tells the machine whether something is in flight, or waits, if that has changed. A child that is not there yet is not idle.
     fn settle(&mut self) {
-        let was_asked = !self.flights.is_empty() || self.live.as_ref().is_some_and(|live| live.greeting.is_some());
+        let was_asked =
+            !self.in_flight.is_empty() || self.live.as_ref().is_some_and(|live| live.handshake_request.is_some());
         if was_asked {
             self.timers.asked(self.now());
         }
@@ -281,16 +282,16 @@ impl Driver {
 
     /// Lets the machine take something in, and does what it says.
     fn drive(&mut self, event: Event) {
-        let luck = self.luck.fraction();
+        let jitter = self.jitter.fraction();
         let now = self.now();
-        let actions = self.machine.on(event, now, luck);
-        self.reins.last = self.reins.before + self.machine.generation().0;
+        let actions = self.machine.on(event, now, jitter);
+        self.controls.last = self.controls.before + self.machine.generation().0;
         let ready = match self.machine.state() {
-            State::Ready { generation, .. } => Some(Generation(self.reins.before + generation.0)),
+            State::Ready { generation, .. } => Some(Generation(self.controls.before + generation.0)),
             _ => None,
         };
         // Before anything else, so that whoever is told that the child is gone does not find it there.
-        let is_news = self.reins.core.generation.send_if_modified(|told| std::mem::replace(told, ready) != ready);
+        let is_news = self.controls.core.generation.send_if_modified(|told| std::mem::replace(told, ready) != ready);
         for action in actions {
             match action {
                 Action::Start(number) => {
@@ -308,19 +309,19 @@ impl Driver {
             self.core_is_over();
         }
         if let Some(ready) = ready.filter(|_| is_news) {
-            trace::ready(&self.reins.core.spec.child.command, ready.0);
-            self.hoping.drain(..).for_each(|hoping| drop(hoping.send(Ok(ready))));
+            trace::ready(&self.controls.core.spec.child.command, ready.0);
+            self.ready_waiters.drain(..).for_each(|ready_waiters| drop(ready_waiters.send(Ok(ready))));
             if std::mem::replace(&mut self.was_ready, true) {
-                self.reins.core.handlers.tell(ready);
+                self.controls.core.handlers.tell(ready);
             }
         }
     }
 
     /// It never comes back: because somebody has stopped it, or because of how it ended.
     fn core_is_over(&mut self) {
-        let why = self.epitaph.take().unwrap_or_else(|| "it was stopped".to_owned());
-        self.reins.core.is_over_because(&why);
-        self.refuse(&Cause(self.reins.core.why_over().unwrap_or(why)));
+        let why = self.last_exit.take().unwrap_or_else(|| "it was stopped".to_owned());
+        self.controls.core.is_over_because(&why);
+        self.refuse(&Cause(self.controls.core.why_over().unwrap_or(why)));
     }
 
     /// Starts the child that is to be started, as soon as nothing is left of what another driver had.
@@ -330,13 +331,13 @@ impl Driver {
             self.starting = None;
             return self.drive(Event::Emptied(number, Why::Released.cause()));
         }
-        let Some(tenure) = self.reins.core.take_spot() else { return };
+        let Some(tree_guard) = self.controls.core.lock_tree() else { return };
         self.starting = None;
         self.tail.clear();
-        match Live::start(number, tenure, &self.reins.core.spec) {
+        match Live::start(number, tree_guard, &self.controls.core.spec) {
             Ok(live) => {
-                if self.reins.before + number.0 > 1 {
-                    trace::respawned(&self.reins.core.spec.child.command, self.reins.before + number.0);
+                if self.controls.before + number.0 > 1 {
+                    trace::respawned(&self.controls.core.spec.child.command, self.controls.before + number.0);
                 }
                 self.live = Some(live);
                 self.go_on_with_handshake();
@@ -349,9 +350,9 @@ impl Driver {
         if let Some(number) = self.starting.take() {
             return self.drive(Event::Emptied(number, why.cause())); // it is not there yet
         }
-        let eof = self.reins.core.spec.child.graces.eof();
+        let eof = self.controls.core.spec.child.graces.eof();
         if let Some(live) = &mut self.live {
-            live.silent_at = Some(Instant::now() + eof);
+            live.close_stdin_at = Some(Instant::now() + eof);
         }
     }
 
@@ -359,25 +360,25 @@ impl Driver {
     /// were cancelled, do not.
     fn take_back_unread(&mut self) {
         let unread = self.live.as_mut().map(Live::take_unread).unwrap_or_default();
-        let greetings: Vec<Vec<u8>> = match &self.reins.core.spec.keeping.handshake {
+        let greetings: Vec<Vec<u8>> = match &self.controls.core.spec.keeping.handshake {
             Handshake::None => Vec::new(),
             Handshake::Messages { notifications, .. } => {
                 notifications.iter().map(|(method, params)| wire::notification(method, &raw(params))).collect()
             }
         };
-        let cancel = self.reins.core.spec.keeping.protocol.cancel_method();
+        let cancel = self.controls.core.spec.keeping.protocol.cancel_method();
         let mut waiting = VecDeque::new();
         for line in unread.split_inclusive(|byte| *byte == b'\n').filter(|line| !greetings.iter().any(|g| g == line))
         {
             match wire::parse_own(line) {
                 Some(Own { id: Some(id), method, params }) => {
-                    if let Some(answer) = self.flights.remove(&id) {
-                        waiting.push_back(Waiting::Call(Call { id, method, params, answer }));
+                    if let Some(answer) = self.in_flight.remove(&id) {
+                        waiting.push_back(Queued::Call(Call { id, method, params, answer }));
                     }
                 }
                 Some(Own { id: None, method, .. }) if method != cancel => {
-                    if let Some(weight) = self.reins.core.room_for(line.len()) {
-                        waiting.push_back(Waiting::Notification { line: line.to_vec(), _weight: weight });
+                    if let Some(bytes) = self.controls.core.room_for(line.len()) {
+                        waiting.push_back(Queued::Notification { line: line.to_vec(), _bytes: bytes });
                     }
                 }
                 _ => {}
@@ -394,21 +395,23 @@ impl Driver {
     fn cut_off(&mut self, cause: &Cause) {
         self.take_back_unread();
         let why = self.with_tail(cause);
-        for (_, answer) in self.flights.drain() {
+        for (_, answer) in self.in_flight.drain() {
             answer.send(Err(CallError::CutOff(why.clone()))).ok();
         }
-        self.serving.drain().for_each(|(_, served)| served.abort.abort());
+        self.inbound.drain().for_each(|(_, served)| served.abort.abort());
     }
 
     /// Everything that waits has failed.
     fn refuse(&mut self, cause: &Cause) {
         let why = self.with_tail(cause);
         for waiting in self.waiting.drain(..) {
-            if let Waiting::Call(call) = waiting {
+            if let Queued::Call(call) = waiting {
                 call.answer.send(Err(CallError::Refused(why.clone()))).ok();
             }
         }
-        self.hoping.drain(..).for_each(|hoping| drop(hoping.send(Err(CallError::Refused(why.clone())))));
+        self.ready_waiters
+            .drain(..)
+            .for_each(|ready_waiters| drop(ready_waiters.send(Err(CallError::Refused(why.clone())))));
     }
 
     /// Why, with the last that the child wrote to its standard error.
@@ -430,8 +433,8 @@ impl Driver {
                 }
             }
             Command::Released(lease) => {
-                self.hand_on(lease);
-                let linger = self.reins.core.spec.keeping.linger;
+                self.reassign_requests(lease);
+                let linger = self.controls.core.spec.keeping.linger;
                 let is_there = matches!(self.machine.state(), State::Starting(_) | State::Ready { .. });
                 if self.machine.holders() == 1 && !linger.is_zero() && is_there && self.live.is_some() {
                     self.linger = self.linger_of(linger);
@@ -440,29 +443,29 @@ impl Driver {
                 }
             }
             Command::Call(call) => {
-                self.waiting.push_back(Waiting::Call(call));
+                self.waiting.push_back(Queued::Call(call));
                 self.wake();
             }
-            Command::Notify { line, weight } => {
-                self.waiting.push_back(Waiting::Notification { line, _weight: weight });
+            Command::Notify { line, bytes } => {
+                self.waiting.push_back(Queued::Notification { line, _bytes: bytes });
                 self.wake();
             }
             Command::Cancel(id) => {
-                self.waiting.retain(|waiting| !matches!(waiting, Waiting::Call(call) if call.id == id));
-                if self.flights.remove(&id).is_some()
+                self.waiting.retain(|waiting| !matches!(waiting, Queued::Call(call) if call.id == id));
+                if self.in_flight.remove(&id).is_some()
                     && let Some(live) = &mut self.live
                 {
-                    let protocol = self.reins.core.spec.keeping.protocol;
+                    let protocol = self.controls.core.spec.keeping.protocol;
                     live.say(&wire::notification(protocol.cancel_method(), &raw(&protocol.cancel_params(id))));
                 }
             }
             Command::Ready(answer) => match self.machine.state() {
                 State::Ready { generation, .. } => {
-                    answer.send(Ok(Generation(self.reins.before + generation.0))).ok();
+                    answer.send(Ok(Generation(self.controls.before + generation.0))).ok();
                 }
                 _ => {
-                    self.hoping.retain(|hoping| !hoping.is_closed());
-                    self.hoping.push(answer);
+                    self.ready_waiters.retain(|ready_waiters| !ready_waiters.is_closed());
+                    self.ready_waiters.push(answer);
                     self.wake();
                 }
             },
@@ -482,7 +485,7 @@ impl Driver {
             State::Stopping { why: Why::Stop, .. } => self.refuse(&Why::Stop.cause()),
             _ => {
                 self.drive(Event::Demanded);
-                self.say_what_waits();
+                self.send_queued();
             }
         }
     }
@@ -491,46 +494,46 @@ impl Driver {
     /// that tries again sooner than the child starts would find no start finished, ever.
     fn linger_of(&self, time: Duration) -> Option<Linger> {
         let ends = Instant::now().checked_add(time)?;
-        let is_asked = |live: &&Live| live.was_called || live.greeting.is_some();
+        let is_asked = |live: &&Live| live.was_called || live.handshake_request.is_some();
         let is_starting = matches!(self.machine.state(), State::Starting(_));
         let Some(live) = self.live.as_ref().filter(is_asked).filter(|_| is_starting) else {
             return Some(Linger { until: ends, from_ready: None });
         };
-        let within = self.reins.core.spec.keeping.start_timeout.unwrap_or(STARTS_WITHIN);
+        let within = self.controls.core.spec.keeping.start_timeout.unwrap_or(DEFAULT_START_TIMEOUT);
         let until = live.started.checked_add(within).map_or(ends, |until| until.max(ends));
         Some(Linger { until, from_ready: Some(time) })
     }
 
     /// As much as the child takes. The rest waits here, where it can be taken back.
-    fn say_what_waits(&mut self) {
+    fn send_queued(&mut self) {
         let is_there = matches!(self.machine.state(), State::Starting(_) | State::Ready { .. });
-        let can_hear = |live: &&mut Live| is_there && live.is_greeted && live.stdout.is_some();
+        let can_hear = |live: &&mut Live| is_there && live.is_handshake_done && live.stdout.is_some();
         let Some(live) = self.live.as_mut().filter(can_hear) else { return };
-        while live.out.len() < ENOUGH
+        while live.out.len() < MAX_UNWRITTEN
             && let Some(waiting) = self.waiting.pop_front()
         {
             match waiting {
-                Waiting::Call(call) => {
+                Queued::Call(call) => {
                     live.say(&wire::request(call.id, &call.method, &call.params));
                     live.was_called = true;
-                    self.flights.insert(call.id, call.answer);
+                    self.in_flight.insert(call.id, call.answer);
                 }
-                Waiting::Notification { line, .. } => live.say(&line),
+                Queued::Notification { line, .. } => live.say(&line),
             }
         }
     }
 
     /// Says the next word of the handshake, or that it is over.
     fn go_on_with_handshake(&mut self) {
-        let Some(live) = self.live.as_mut().filter(|live| !live.is_greeted) else { return };
+        let Some(live) = self.live.as_mut().filter(|live| !live.is_handshake_done) else { return };
         if let Some((method, params)) = live.handshake.pop_front() {
-            let id = self.reins.core.number();
-            live.greeting = Some(id);
+            let id = self.controls.core.number();
+            live.handshake_request = Some(id);
             live.say(&wire::request(id, &method, &raw(&params)));
             return;
         }
-        live.is_greeted = true;
-        let handshake = &self.reins.core.spec.keeping.handshake;
+        live.is_handshake_done = true;
+        let handshake = &self.controls.core.spec.keeping.handshake;
         let was_asked = matches!(handshake, Handshake::Messages { .. });
         if let Handshake::Messages { notifications, .. } = handshake {
             for (method, params) in notifications {
@@ -541,30 +544,32 @@ impl Driver {
         if was_asked {
             self.drive(Event::Answered(number));
         }
-        self.say_what_waits();
+        self.send_queued();
     }
 
-    fn on_stir(&mut self, stir: Stir) {
+    fn on_child_event(&mut self, event: ChildEvent) {
         let Some(live) = &mut self.live else { return };
-        match stir {
-            Stir::Output(count) => live.hear(count).into_iter().for_each(|heard| self.on_heard(heard)),
-            Stir::OutputEnded => {
-                let last = live.is_mute(self.reins.core.spec.child.graces.eof());
-                last.into_iter().for_each(|heard| self.on_heard(heard));
+        match event {
+            ChildEvent::Output(count) => {
+                live.read_messages(count).into_iter().for_each(|incoming| self.on_incoming(incoming))
             }
-            Stir::FrontEnded => live.front_ended = true,
-            Stir::Gone(exit) => live.is_gone(exit),
-            Stir::Written => self.say_what_waits(),
-            Stir::Errors => {}
+            ChildEvent::OutputEnded => {
+                let last = live.output_closed(self.controls.core.spec.child.graces.eof());
+                last.into_iter().for_each(|incoming| self.on_incoming(incoming));
+            }
+            ChildEvent::FrontEnded => live.front_ended = true,
+            ChildEvent::Gone(exit) => live.is_gone(exit),
+            ChildEvent::Written => self.send_queued(),
+            ChildEvent::Errors => {}
         }
     }
 
-    fn on_heard(&mut self, heard: Heard) {
-        match heard {
-            Heard::Answer { id, result } => {
+    fn on_incoming(&mut self, incoming: Incoming) {
+        match incoming {
+            Incoming::Answer { id, result } => {
                 let Some(live) = &mut self.live else { return };
                 let number = live.number;
-                if live.greeting.take_if(|greeting| *greeting == id).is_some() {
+                if live.handshake_request.take_if(|handshake_request| *handshake_request == id).is_some() {
                     return match result {
                         Ok(_) => self.go_on_with_handshake(),
                         Err(error) => {
@@ -577,39 +582,40 @@ impl Driver {
                 if *self.machine.state() == State::Starting(number) {
                     self.drive(Event::Answered(number));
                 }
-                if let Some(answer) = self.flights.remove(&id) {
+                if let Some(answer) = self.in_flight.remove(&id) {
                     answer.send(result).ok();
                 }
             }
-            Heard::Request { id, method, params } => self.serve(id, method, params),
-            Heard::Notification(notification, size) => self.reins.core.subscribers.tell(&notification, size),
-            Heard::TooLong(id) => {
+            Incoming::Request { id, method, params } => self.serve(id, method, params),
+            Incoming::Notification(notification, size) => self.controls.core.subscribers.tell(&notification, size),
+            Incoming::TooLong(id) => {
                 self.answer(&id, &Err(HandlerError::new(-32600, "it is longer than max_line allows")));
             }
         }
     }
 
-    /// Nothing is left of it, and all that it said was heard.
+    /// Nothing is left of it, and all its output was read.
     fn on_gone(&mut self, exit: &Exit) {
         self.take_back_unread();
         let Some(live) = self.live.take() else { return };
-        let (number, has_asked) = (live.number, live.has_asked);
-        live.hear_last_words(&mut self.tail);
+        let (number, was_asked_to_stop) = (live.number, live.was_asked_to_stop);
+        live.drain_stderr(&mut self.tail);
         drop(live);
         // By `nostray stop`, by the end of its session, by a newcomer to its slot: whoever stops something means it, and a child that
         // came back at once would be the keep-alive that nobody can end.
-        let is_ours = has_asked || matches!(self.machine.state(), State::Stopping { .. });
-        if matches!(exit.cause, Why_::Asked(_)) && !is_ours {
-            self.reins.core.is_over_because(&exit.cause.to_string());
+        let is_ours = was_asked_to_stop || matches!(self.machine.state(), State::Stopping { .. });
+        if matches!(exit.cause, ExitCause::Asked(_)) && !is_ours {
+            self.controls.core.is_over_because(&exit.cause.to_string());
             self.linger = None;
             self.drive(Event::Stop);
         }
         let cause = Cause(match &exit.cause {
-            Why_::NotExecuted(why) | Why_::GuardFailed(why) => why.clone(),
-            Why_::SlotTaken => exit.cause.to_string(),
+            ExitCause::NotExecuted(why) | ExitCause::GuardFailed(why) => why.clone(),
+            ExitCause::SlotTaken => exit.cause.to_string(),
             _ => format!("the child {exit}"),
         });
-        let was_started = !matches!(exit.cause, Why_::NotExecuted(_) | Why_::GuardFailed(_) | Why_::SlotTaken);
+        let was_started =
+            !matches!(exit.cause, ExitCause::NotExecuted(_) | ExitCause::GuardFailed(_) | ExitCause::SlotTaken);
         self.has_ended(number, cause, !was_started);
     }
 
@@ -618,21 +624,21 @@ impl Driver {
         let why = self.with_tail(&cause);
         if was_not_started {
             // Nobody was there to hear them, though they were said.
-            for (_, answer) in self.flights.drain() {
+            for (_, answer) in self.in_flight.drain() {
                 answer.send(Err(CallError::Refused(why.clone()))).ok();
             }
         }
-        self.epitaph = Some(why);
+        self.last_exit = Some(why);
         // Nobody holds it, so it is not revived, whatever its end was.
         if self.linger.take().is_some() {
             self.drive(Event::Released);
         }
-        if was_not_started && self.reins.before + number.0 == 1 {
+        if was_not_started && self.controls.before + number.0 == 1 {
             self.drive(Event::Hopeless(number, cause));
         } else {
             self.drive(Event::Emptied(number, cause));
         }
-        self.epitaph = None;
+        self.last_exit = None;
     }
 }
 

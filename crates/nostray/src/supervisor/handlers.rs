@@ -1,4 +1,4 @@
-//! What the child may ask its owners. Each handler belongs to a lease and ends with it; a request goes to the newest one that is left.
+//! What the child may ask its owners. Each handler belongs to a lease and ends with it; a request goes to the newest lease that handles its method.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -28,15 +28,15 @@ impl HandlerError {
         Self { code, message: message.into() }
     }
 
-    pub(super) fn nobody(method: &str) -> Self {
-        Self::new(-32601, format!("nobody who is left handles {method}"))
+    pub(super) fn no_handler(method: &str) -> Self {
+        Self::new(-32601, format!("no lease handles {method}"))
     }
 }
 
 pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Value, HandlerError>> + Send>>;
 pub(super) type Handler = Arc<dyn Fn(Value) -> Answer + Send + Sync>;
 
-/// Somebody who wants to know of every new child.
+/// A callback for every new child.
 pub(super) type Listener = Arc<dyn Fn(Generation) + Send + Sync>;
 
 /// What a lease leaves.
@@ -72,7 +72,7 @@ impl Handlers {
     pub(super) fn tell(&self, generation: Generation) {
         let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for (_, listener) in listeners {
-            // One that panics must not take the child with it.
+            // A listener that panics must not take the driver with it.
             catch_unwind(AssertUnwindSafe(|| listener(generation))).ok();
         }
     }
@@ -82,7 +82,7 @@ impl Handlers {
         self.forget_those(|other| other == lease)
     }
 
-    /// Nobody will be asked any more.
+    /// No handler will be called any more.
     pub(super) fn forget_all(&self) -> Forgotten {
         self.forget_those(|_| true)
     }
@@ -101,7 +101,7 @@ impl Handlers {
         Forgotten { _handlers: handlers, _listeners: listeners }
     }
 
-    /// Who handles a method: the newest one that is left.
+    /// The handler of a method: that of the newest lease.
     pub(super) fn find(&self, method: &str) -> Option<(u64, Handler)> {
         let by_method = self.by_method.lock().unwrap_or_else(PoisonError::into_inner);
         by_method.get(method)?.last().cloned()

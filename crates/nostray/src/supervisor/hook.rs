@@ -7,7 +7,7 @@ use super::lease::{Lease, WeakLease};
 
 type Listener<E> = Arc<dyn Fn(&E) + Send + Sync>;
 
-/// Something that a host tells everybody who is interested: the end of a session, a reload. It is one for the whole program, usually
+/// Something that a host tells all listeners: the end of a session, a reload. It is one for the whole program, usually
 /// in a `static`; it is put into the host's own list once, however many leases there are, and reaches only those that are alive.
 ///
 /// ```
@@ -25,7 +25,7 @@ type Listener<E> = Arc<dyn Fn(&E) + Send + Sync>;
 ///     }
 /// }
 /// assert_eq!(PLUGINS.lock().unwrap().len(), 1);
-/// assert_eq!(SESSION_END.dispatch(&"chat-17".to_owned()), 0); // nobody is interested yet
+/// assert_eq!(SESSION_END.dispatch(&"chat-17".to_owned()), 0); // no lease listens yet
 /// ```
 pub struct Hook<E> {
     listeners: Mutex<Vec<(WeakLease, Listener<E>)>>,
@@ -44,7 +44,7 @@ impl<E> Default for Hook<E> {
 }
 
 impl<E> Hook<E> {
-    /// One that nobody is interested in yet.
+    /// A hook without listeners.
     #[must_use]
     pub const fn new() -> Self {
         Self { listeners: Mutex::new(Vec::new()) }
@@ -61,7 +61,7 @@ impl<E> Hook<E> {
         drop(gone); // not under the lock: it may own anything
     }
 
-    /// Tells everybody who is alive. Returns how many that are. If one of them panics, the others are told first.
+    /// Calls the listeners of all live leases. Returns how many there are. If a listener panics, the others are called first.
     pub fn dispatch(&self, event: &E) -> usize {
         let (alive, gone) = {
             let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);

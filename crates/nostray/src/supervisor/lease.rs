@@ -16,9 +16,9 @@ use super::driver::{Call, Command};
 use super::handlers::HandlerError;
 use super::subscription::Subscription;
 use super::wire;
-use crate::CallError;
+use crate::{CallError, trace};
 
-/// A hold on a child that others may hold, too. The child is there for as long as anybody does: clones and drops are what counts it,
+/// A hold on a child that others may hold, too. The child is there while a lease is: clones and drops are what counts it,
 /// and nothing else; no thread, task or handler of this crate holds a lease.
 #[derive(Debug, Clone)]
 pub struct Lease {
@@ -37,7 +37,7 @@ impl Drop for Inner {
     }
 }
 
-/// A lease as seen by somebody who must not keep it alive, like a handler of its own.
+/// A lease that does not keep the child, for a handler or listener of that same lease.
 #[derive(Debug, Clone)]
 pub struct WeakLease(Weak<Inner>);
 
@@ -64,7 +64,13 @@ impl Lease {
         (Self { inner: Arc::new(Inner { core, number }) }, driver)
     }
 
-    /// The same lease, for somebody who must not keep it alive.
+    /// Under no lock: a host's subscriber may do anything.
+    pub(super) fn trace_taken(&self) {
+        let Inner { core, number } = &*self.inner;
+        trace::lease_taken(&core.spec.child.command, *number, core.leases());
+    }
+
+    /// The same lease, without keeping it alive.
     #[must_use]
     pub fn downgrade(&self) -> WeakLease {
         WeakLease(Arc::downgrade(&self.inner))
@@ -74,7 +80,7 @@ impl Lease {
     /// the next one. A call that the child had read when it ended has failed, and is not made again; what it had not read is made with
     /// the next one.
     ///
-    /// Dropping the future tells the child that nobody waits any more.
+    /// Dropping the future cancels the call, as [`crate::Protocol`] says.
     pub async fn call<R: DeserializeOwned>(&self, method: &str, params: &impl Serialize) -> Result<R, CallError> {
         self.call_within(method, params, self.inner.core.spec.keeping.call_timeout).await
     }
@@ -91,7 +97,7 @@ impl Lease {
         let (answer, answered) = oneshot::channel();
         let id = core.number();
         let call = Call { id, method: method.to_owned(), params, answer };
-        core.command(Command::Call(call)).map_err(|_| self.nobody())?;
+        core.command(Command::Call(call)).map_err(|_| self.no_driver())?;
         let mut cancel = Cancel { core, id: Some(id) };
         let result = match time {
             None => answered.await,
@@ -101,28 +107,28 @@ impl Lease {
             },
         };
         cancel.id = None;
-        let result = result.unwrap_or_else(|_| Err(self.nobody()))?;
+        let result = result.unwrap_or_else(|_| Err(self.no_driver()))?;
         serde_json::from_str(result.get()).map_err(|error| CallError::Json(error.into()))
     }
 
-    /// Tells the child something. Without a child it waits for the next one. Nobody waits for a child that does not read: once 16 MiB
+    /// Tells the child something. Without a child it waits for the next one. This does not wait for a child that does not read: once 16 MiB
     /// are on their way to it, no more is taken.
     pub fn notify(&self, method: &str, params: &impl Serialize) -> Result<(), CallError> {
         let line = wire::notification(method, &raw(params)?);
         let core = &self.inner.core;
-        let weight = core.room_for(line.len()).ok_or(CallError::Full)?;
+        let bytes = core.room_for(line.len()).ok_or(CallError::Full)?;
         if core.is_over() {
-            return Err(self.nobody());
+            return Err(self.no_driver());
         }
-        core.command(Command::Notify { line, weight }).map_err(|_| self.nobody())
+        core.command(Command::Notify { line, bytes }).map_err(|_| self.no_driver())
     }
 
-    /// Why there is nobody to be told anything.
-    fn nobody(&self) -> CallError {
+    /// Why there is no driver.
+    fn no_driver(&self) -> CallError {
         self.inner.core.why_over().map_or(CallError::Closed, CallError::Refused)
     }
 
-    /// What the child says to nobody in particular, from now on, and all that come after it.
+    /// The notifications of the child, and of all children after it, from now on.
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
         self.inner.core.subscribers.add()
@@ -149,15 +155,15 @@ impl Lease {
     }
 
     /// Waits until a child is ready, and says which. One with a [`crate::Handshake`] is ready after it, one without after its first
-    /// answer to somebody.
+    /// answer to a call.
     pub async fn ready(&self) -> Result<Generation, CallError> {
         let (answer, answered) = oneshot::channel();
-        self.inner.core.command(Command::Ready(answer)).map_err(|_| self.nobody())?;
-        answered.await.unwrap_or_else(|_| Err(self.nobody()))
+        self.inner.core.command(Command::Ready(answer)).map_err(|_| self.no_driver())?;
+        answered.await.unwrap_or_else(|_| Err(self.no_driver()))
     }
 
     /// Tells of every child that is ready after another one was, until the lease is dropped: to open again what was open with the last
-    /// one. It is called by whoever drives the child, and must not block.
+    /// one. It is called by the driver, and must not block.
     pub fn on_respawn(&self, listener: impl Fn(Generation) + Send + Sync + 'static) {
         let Inner { core, number } = &*self.inner;
         core.handlers.add_listener(*number, Arc::new(listener));
@@ -182,7 +188,7 @@ struct Cancel<'a> {
 impl Drop for Cancel<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id {
-            self.core.mention(Command::Cancel(id));
+            self.core.command_if_driven(Command::Cancel(id));
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 
 use super::Notification;
-use super::spot::Tenure;
+use super::tree_lock::TreeLockGuard;
 use super::wire::{self, Message};
 use crate::{CallError, Cause, Error, Exit, Handshake, LeaseSpec, Pen, Stdio};
 
@@ -24,22 +24,22 @@ const AFTER_ITS_OUTPUT: Duration = Duration::from_secs(2);
 const FOR_ITS_EXIT: Duration = Duration::from_millis(100);
 /// If it is ending, or has ended, its guard is about to say how, but may come late on a busy machine. No longer than this.
 const FOR_ITS_GUARD: Duration = Duration::from_secs(5);
-/// Its output ends with its tree, unless somebody else has a hold of it, too. No longer than this.
+/// Its output ends with its tree, unless another process holds the pipe, too. No longer than this.
 const FOR_ITS_OUTPUT: Duration = Duration::from_millis(200);
-/// How much longer than it was promised a child may take after its input was closed, before it is asked: somebody else may have a hold
+/// How much longer than it was promised a child may take after its input was closed, before its guard is asked to end it: another process may have a hold
 /// of its input, like a process that another thread of the host has forked.
 const MARGIN: Duration = Duration::from_millis(100);
 /// No pipe holds more, unless an administrator has said so.
-const LARGEST_PIPE: usize = 1 << 20;
+const MAX_PIPE: usize = 1 << 20;
 /// A queue that was long, and is empty, keeps so much memory.
-const SMALL: usize = 64 << 10;
+const MIN_QUEUE_CAPACITY: usize = 64 << 10;
 
 /// The child that there is.
 pub(super) struct Live {
     pub(super) number: Number,
     pub(super) pen: Pen,
     /// Until nothing is left of it, no other one is started.
-    pub(super) tenure: Tenure,
+    pub(super) tree_guard: TreeLockGuard,
     /// Readable when its front has ended.
     front: AsyncFd<OwnedFd>,
     pub(super) front_ended: bool,
@@ -57,24 +57,24 @@ pub(super) struct Live {
     pub(super) answers: usize,
     pub(super) handshake: VecDeque<(String, Value)>,
     /// The request of the handshake that it has not answered.
-    pub(super) greeting: Option<u64>,
-    pub(super) is_greeted: bool,
+    pub(super) handshake_request: Option<u64>,
+    pub(super) is_handshake_done: bool,
     pub(super) started: Instant,
     /// A call was said to it, or waits in its input.
     pub(super) was_called: bool,
     /// Its input ends when all is written, or then.
-    pub(super) silent_at: Option<Instant>,
+    pub(super) close_stdin_at: Option<Instant>,
     /// It is asked to end then.
-    ask_at: Option<Instant>,
-    pub(super) has_asked: bool,
+    stop_at: Option<Instant>,
+    pub(super) was_asked_to_stop: bool,
     /// Its output has ended, and it is not taken for dead yet.
-    mute: Option<Mute>,
+    closed_output: Option<ClosedOutput>,
     /// Nothing is left of it; its output is read to the end, or until then.
     gone: Option<(Exit, Instant)>,
 }
 
 /// Its output has ended.
-struct Mute {
+struct ClosedOutput {
     /// It is looked at again then.
     look_at: Instant,
     /// It is taken for dead then, whatever is known of its end.
@@ -84,7 +84,7 @@ struct Mute {
 }
 
 /// Something that it does.
-pub(super) enum Stir {
+pub(super) enum ChildEvent {
     /// So many bytes were read.
     Output(usize),
     OutputEnded,
@@ -97,14 +97,14 @@ pub(super) enum Stir {
 
 /// What has come of its end.
 pub(super) enum Due {
-    /// Nothing is left of it, and all that it said was heard.
+    /// Nothing is left of it, and all its output was read.
     Gone(Exit),
     /// Its output has ended, and something of it is left. How it has ended itself, if that is why.
     Dead(Option<Exit>),
 }
 
 /// What the child has said.
-pub(super) enum Heard {
+pub(super) enum Incoming {
     Answer {
         id: u64,
         result: Result<Box<RawValue>, CallError>,
@@ -120,7 +120,7 @@ pub(super) enum Heard {
     TooLong(Value),
 }
 
-impl Heard {
+impl Incoming {
     /// What is no message is no reason to stop listening: real servers print log lines.
     fn of(line: &Line<'_>) -> Option<Self> {
         match line {
@@ -164,12 +164,12 @@ impl Live {
         ends().map_err(Error::during("set up the child's streams"))
     }
 
-    pub(super) fn start(number: Number, tenure: Tenure, spec: &LeaseSpec) -> Result<Self, Error> {
+    pub(super) fn start(number: Number, tree_guard: TreeLockGuard, spec: &LeaseSpec) -> Result<Self, Error> {
         let mut pen = Pen::start(&spec.child, [Stdio::Piped, Stdio::Piped, spec.stderr])?;
         let (front, stdin, stdout, stderr) = match Self::in_runtime(&mut pen) {
             Ok(ends) => ends,
             Err(error) => {
-                pen.see_off(Box::new(move || drop(tenure)));
+                pen.end_in_background(Box::new(move || drop(tree_guard)));
                 return Err(error);
             }
         };
@@ -179,7 +179,7 @@ impl Live {
         };
         Ok(Self {
             number,
-            tenure,
+            tree_guard,
             front,
             front_ended: false,
             stdin,
@@ -192,14 +192,14 @@ impl Live {
             unread: Vec::new(),
             answers: 0,
             handshake,
-            greeting: None,
-            is_greeted: false,
+            handshake_request: None,
+            is_handshake_done: false,
             started: Instant::now(),
             was_called: false,
-            silent_at: None,
-            ask_at: None,
-            has_asked: false,
-            mute: None,
+            close_stdin_at: None,
+            stop_at: None,
+            was_asked_to_stop: false,
+            closed_output: None,
             gone: None,
         })
     }
@@ -207,20 +207,20 @@ impl Live {
     /// When to look at it again.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let gone = self.gone.as_ref().map(|(_, at)| *at);
-        let mute = self.mute.as_ref().map(|mute| mute.look_at);
-        [self.silent_at, self.ask_at, mute, gone].into_iter().flatten().min()
+        let closed_output = self.closed_output.as_ref().map(|closed_output| closed_output.look_at);
+        [self.close_stdin_at, self.stop_at, closed_output, gone].into_iter().flatten().min()
     }
 
     /// Does what is due. `eof` is how long it may take after the end of its input.
     pub(super) fn do_what_is_due(&mut self, eof: Duration) -> Option<Due> {
         let now = Instant::now();
-        if self.silent_at.is_some_and(|at| at <= now || self.out.is_empty()) {
-            self.silent_at = None;
+        if self.close_stdin_at.is_some_and(|at| at <= now || self.out.is_empty()) {
+            self.close_stdin_at = None;
             self.end_its_input();
-            self.ask_at = Some(now + eof + MARGIN);
+            self.stop_at = Some(now + eof + MARGIN);
         }
-        if self.ask_at.take_if(|at| *at <= now).is_some() {
-            self.has_asked = true;
+        if self.stop_at.take_if(|at| *at <= now).is_some() {
+            self.was_asked_to_stop = true;
             self.pen.ask_to_stop();
         }
         match self.gone.take_if(|(_, at)| *at <= now || self.stdout.is_none()) {
@@ -231,15 +231,15 @@ impl Live {
 
     /// What has become of it since its output ended.
     fn look_at_its_end(&mut self, now: Instant) -> Option<Due> {
-        let mute = self.mute.take_if(|mute| mute.look_at <= now)?;
+        let closed_output = self.closed_output.take_if(|closed_output| closed_output.look_at <= now)?;
         match self.pen.ended() {
             // It was ended because it said nothing any more, and that is what was wrong with it.
-            Some(exit) if mute.lived_on && exit.signal.is_some() && exit.cause != Cause::Itself => {
+            Some(exit) if closed_output.lived_on && exit.signal.is_some() && exit.cause != Cause::Itself => {
                 Some(Due::Dead(None))
             }
             Some(exit) => Some(Due::Dead(Some(exit))),
-            None if now < mute.until && self.pen.is_ending() => {
-                self.mute = Some(Mute { look_at: now + FOR_ITS_EXIT, ..mute });
+            None if now < closed_output.until && self.pen.is_ending() => {
+                self.closed_output = Some(ClosedOutput { look_at: now + FOR_ITS_EXIT, ..closed_output });
                 None
             }
             None => Some(Due::Dead(None)),
@@ -247,25 +247,25 @@ impl Live {
     }
 
     /// So much of its output was read.
-    pub(super) fn hear(&mut self, count: usize) -> Vec<Heard> {
+    pub(super) fn read_messages(&mut self, count: usize) -> Vec<Incoming> {
         self.lines.filled(count);
-        let mut heard = Vec::new();
+        let mut incoming = Vec::new();
         while let Some(line) = self.lines.next_line() {
-            heard.extend(Heard::of(&line));
+            incoming.extend(Incoming::of(&line));
         }
-        heard
+        incoming
     }
 
     /// Its output has ended, and with it what it can be asked. It is asked to end, if it has not; what it said last may lack the end of
     /// its line.
-    pub(super) fn is_mute(&mut self, eof: Duration) -> Option<Heard> {
+    pub(super) fn output_closed(&mut self, eof: Duration) -> Option<Incoming> {
         let now = Instant::now();
         self.stdout = None;
-        // One that is ending is marked so by the kernel before its files are closed.
+        // The kernel marks a process that is ending before it closes its files.
         let lived_on = !self.pen.is_ending();
-        self.mute = Some(Mute { look_at: now + FOR_ITS_EXIT, until: now + FOR_ITS_GUARD, lived_on });
-        self.silent_at.get_or_insert(now + AFTER_ITS_OUTPUT.min(eof));
-        self.lines.rest().and_then(|line| Heard::of(&line))
+        self.closed_output = Some(ClosedOutput { look_at: now + FOR_ITS_EXIT, until: now + FOR_ITS_GUARD, lived_on });
+        self.close_stdin_at.get_or_insert(now + AFTER_ITS_OUTPUT.min(eof));
+        self.lines.rest().and_then(|line| Incoming::of(&line))
     }
 
     /// Nothing is left of it, but its output may not have been read to the end.
@@ -275,16 +275,16 @@ impl Live {
 
     /// Takes in what it has written to its standard error, so that its last words are not missing where its end is told. No more than a
     /// pipe holds: what is left of its tree may go on writing.
-    pub(super) fn hear_last_words(&self, tail: &mut Tail) {
+    pub(super) fn drain_stderr(&self, tail: &mut Tail) {
         let Some(stderr) = &self.stderr else { return };
-        let (mut errors, mut heard) = ([0; 4096], 0);
+        let (mut errors, mut incoming) = ([0; 4096], 0);
         // Not as the runtime reads it: that may not have noticed yet that there is something.
-        while heard < LARGEST_PIPE
+        while incoming < MAX_PIPE
             && let Ok(Some(count)) = stream::read(stderr, &mut errors)
             && count > 0
         {
             tail.add(&errors[..count]);
-            heard += count;
+            incoming += count;
         }
     }
 
@@ -318,21 +318,21 @@ impl Live {
         self.said.whole_lines(unread)
     }
 
-    /// The next thing that it does. Nothing is lost if nobody waits for it to the end.
-    pub(super) async fn next(&mut self, tail: &mut Tail) -> Stir {
+    /// The next thing that it does. Cancel safe.
+    pub(super) async fn next(&mut self, tail: &mut Tail) -> ChildEvent {
         let Self { stdin, stdout, stderr, lines, out, unread, answers, front, front_ended, pen, gone, .. } = self;
         let mut errors = [0; 4096];
         let read = async {
             let Some(stdout) = stdout else { return std::future::pending().await };
             loop {
                 if stdout.readable().await.is_err() {
-                    return Stir::OutputEnded;
+                    return ChildEvent::OutputEnded;
                 }
                 match stdout.try_read(lines.space()) {
-                    Ok(0) => return Stir::OutputEnded,
-                    Ok(count) => return Stir::Output(count),
+                    Ok(0) => return ChildEvent::OutputEnded,
+                    Ok(count) => return ChildEvent::Output(count),
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                    Err(_) => return Stir::OutputEnded,
+                    Err(_) => return ChildEvent::OutputEnded,
                 }
             }
         };
@@ -367,7 +367,7 @@ impl Live {
                 std::future::pending().await
             } else if *front_ended {
                 match pen.wait().await {
-                    Ok(exit) => Stir::Gone(exit),
+                    Ok(exit) => ChildEvent::Gone(exit),
                     Err(_) => std::future::pending().await,
                 }
             } else {
@@ -375,19 +375,19 @@ impl Live {
                     Ok(mut ready) => ready.clear_ready(),
                     Err(_) => std::future::pending().await,
                 }
-                Stir::FrontEnded
+                ChildEvent::FrontEnded
             }
         };
         // It may be waiting for any of these before it does another.
         tokio::select! {
-            stir = read => stir,
+            event = read => event,
             count = said => {
                 if count == 0 {
                     *stderr = None;
                 } else {
                     tail.add(&errors[..count]);
                 }
-                Stir::Errors
+                ChildEvent::Errors
             }
             count = written => {
                 match count {
@@ -400,11 +400,11 @@ impl Live {
                 }
                 if out.is_empty() {
                     *answers = 0;
-                    out.shrink_to(SMALL);
+                    out.shrink_to(MIN_QUEUE_CAPACITY);
                 }
-                Stir::Written
+                ChildEvent::Written
             }
-            stir = ended => stir,
+            event = ended => event,
         }
     }
 }

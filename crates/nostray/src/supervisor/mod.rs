@@ -6,8 +6,8 @@ mod handlers;
 mod hook;
 mod lease;
 mod live;
-mod spot;
 mod subscription;
+mod tree_lock;
 mod wire;
 
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ use core::Core;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub u64);
 
-/// Keeps children for those who hold a [`Lease`] on them. Cheap to clone; all clones are the same one.
+/// Keeps a child for as long as there is a [`Lease`] on it. Cheap to clone; all clones are the same one.
 ///
 /// ```standalone_crate
 /// # nostray::guard::init();
@@ -71,7 +71,7 @@ impl Supervisor {
         GLOBAL.get_or_init(Self::new).clone()
     }
 
-    /// Holds the child for this key, and starts it if nobody does yet. To be called in a runtime; the child is kept by that one. The
+    /// Holds the child for this key, and starts it if it is not there. To be called in a tokio runtime, which drives the child. The
     /// same key with another command is refused.
     pub fn lease(&self, spec: &LeaseSpec) -> Result<Lease, Error> {
         tokio::runtime::Handle::try_current().map_err(|_| Error::NoRuntime)?;
@@ -84,16 +84,17 @@ impl Supervisor {
             }
             Some(core) => core.clone(),
             None => {
-                // One that is over may not have ended yet.
-                let spot = by_key.get(&key).map(|core| core.spot.clone()).unwrap_or_default();
-                let core = Arc::new(Core::new(key.clone(), spec.clone(), Arc::downgrade(&self.table), spot));
+                // The tree of a core that was stopped may not have ended yet.
+                let tree_lock = by_key.get(&key).map(|core| core.tree_lock.clone()).unwrap_or_default();
+                let core = Arc::new(Core::new(key.clone(), spec.clone(), Arc::downgrade(&self.table), tree_lock));
                 by_key.insert(key, core.clone());
                 core
             }
         };
-        // Under the lock, so that nobody forgets it meanwhile.
+        // Under the lock, so that the core is not removed meanwhile.
         let (lease, driver) = Lease::take(core);
         drop(by_key);
+        lease.trace_taken();
         driver.map(tokio::spawn);
         Ok(lease)
     }
@@ -110,13 +111,13 @@ impl Supervisor {
         self.len() == 0
     }
 
-    /// Ends all children, politely, whoever holds them, and waits until nothing is left. Calls of their leases are refused from then
+    /// Ends all children, politely, whatever leases there are, and waits until nothing is left. Calls of their leases are refused from then
     /// on; a lease that is taken later gets a new child.
     pub async fn shutdown(&self) {
         // Under one lock: a lease that is taken later may start another tree with the same key, which is not waited for.
         let all: Vec<(Arc<Core>, Option<u64>)> = {
             let by_key = self.table.by_key.lock().unwrap_or_else(PoisonError::into_inner);
-            by_key.values().map(|core| (core.clone(), core.spot.taken_by())).collect()
+            by_key.values().map(|core| (core.clone(), core.tree_lock.holder())).collect()
         };
         for (core, _) in &all {
             core.stop();
@@ -128,7 +129,7 @@ impl Supervisor {
 }
 
 impl Table {
-    /// Forgets this key, if nobody holds it and nothing is left of its child.
+    /// Forgets this key, if no lease holds it and nothing is left of its child.
     fn tidy(&self, key: &str) {
         let forgotten = {
             let mut by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! Listening to what a child says to nobody in particular. Each listener has a queue of its own, which is bounded: whoever does not
-//! listen misses the oldest.
+//! Listening to the notifications of a child. Each subscription has a bounded queue: a subscriber that does not read misses the
+//! oldest.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -8,12 +8,12 @@ use tokio::sync::Notify;
 
 use super::wire::Notification;
 
-/// So many are kept for one who does not listen.
-const MOST: usize = 1024;
-/// And not more than this of it, by the bytes of their lines.
-const MOST_BYTES: usize = 16 << 20;
+/// How many are kept for a subscriber that does not read.
+const MAX_QUEUED: usize = 1024;
+/// And how many bytes of their lines.
+const MAX_QUEUED_BYTES: usize = 16 << 20;
 
-/// What a child says to nobody in particular.
+/// The notifications of a child.
 #[derive(Debug)]
 pub struct Subscription {
     queue: Arc<Queue>,
@@ -39,7 +39,7 @@ impl Queue {
 }
 
 impl Subscription {
-    /// The next one. Whoever is 1024 of them behind, or 16 MiB, misses the oldest. Nothing once no more can come: nobody holds the
+    /// The next notification. A subscriber that is 1024 of them behind, or 16 MiB, misses the oldest. None once no more can come: no lease holds the
     /// child any more, or its supervisor was shut down.
     pub async fn next(&mut self) -> Option<Notification> {
         loop {
@@ -58,7 +58,7 @@ impl Subscription {
     }
 }
 
-/// All who listen.
+/// All subscriptions.
 #[derive(Debug, Default)]
 pub(super) struct Subscribers {
     queues: Mutex<Vec<Weak<Queue>>>,
@@ -84,7 +84,9 @@ impl Subscribers {
             let mut held = queue.held();
             held.notifications.push_back((size, notification.clone()));
             held.bytes += size;
-            while held.notifications.len() > MOST || held.bytes > MOST_BYTES && held.notifications.len() > 1 {
+            while held.notifications.len() > MAX_QUEUED
+                || held.bytes > MAX_QUEUED_BYTES && held.notifications.len() > 1
+            {
                 let Some((size, _)) = held.notifications.pop_front() else { break };
                 held.bytes -= size;
             }

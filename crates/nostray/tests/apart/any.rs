@@ -106,7 +106,7 @@ impl Any {
                 tokio::join!(write, read, read_errors);
             }),
             #[cfg(not(feature = "supervisor"))]
-            Self::Async(..) => unimplemented!("with tokio only"),
+            Self::Async(..) => panic!("the streams are tokio's only with the feature"),
             Self::Blocking(pen) => std::thread::scope(|scope| {
                 let stdin = if input.is_empty() { None } else { pen.stdin.take() };
                 let (stdout, stderr) = (pen.stdout.take(), pen.stderr.take());

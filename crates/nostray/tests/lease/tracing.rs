@@ -68,12 +68,13 @@ fn a_subscriber_is_told_of_starts_ready_exits_respawns_and_leases() {
             lines.iter().filter(|line| words.iter().all(|word| line.contains(word))).count()
         };
         wait_until("both exits are told", || has(&["message=exited"]) == 2);
-        assert_eq!(has(&["message=lease taken", "leases=1"]), 1, "{lines:?}", lines = lines.0);
-        assert_eq!(has(&["message=lease released", "leases=0"]), 1);
-        assert_eq!(has(&["message=started", "badchild", "session=\"s\""]), 2);
-        assert_eq!(has(&["message=ready"]), 2);
-        assert_eq!(has(&["message=respawned", "generation=2"]), 1);
-        assert_eq!(has(&["message=exited", "code=3", "it ended by itself"]), 1);
+        let all = lines.0.lock().expect("no panic").join("\n");
+        assert_eq!(has(&["message=lease taken", "leases=1"]), 1, "{all}");
+        assert_eq!(has(&["message=lease released", "leases=0"]), 1, "{all}");
+        assert_eq!(has(&["message=started", "badchild", "session=\"s\""]), 2, "{all}");
+        assert_eq!(has(&["message=ready"]), 2, "{all}");
+        assert_eq!(has(&["message=respawned", "generation=2"]), 1, "{all}");
+        assert_eq!(has(&["message=exited", "code=3", "cause="]), 1, "{all}");
         assert_eq!(has(&["secret"]) + has(&["--plain"]), 0, "neither arguments nor the environment are told");
     });
 }

@@ -233,7 +233,7 @@ fn a_program_that_has_threads_already_cannot_guard_its_children_and_says_why() {
             nostray::guard::init();
             let error =
                 blocking::Pen::spawn(&PenSpec::builder("true").build().expect("right")).expect_err("too late");
-            assert!(error.to_string().contains("first line of a plain main"), "{error}");
+            assert!(error.to_string().contains("nostray::guard!() beside main"), "{error}");
             drop(stay);
             other.join().expect("no panic");
         },

@@ -1,5 +1,5 @@
 //! What a guard tells the host that started it: datagrams to a socket without a place in the file system, so that nothing is left of
-//! it. What is lost is missed by nobody who does not ask why.
+//! it. A datagram that is lost costs the cause of an exit, and nothing else.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 /// One piece of news.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum News {
+pub(crate) enum GuardMessage {
     /// The child runs.
     Started(Option<i32>),
     Ready,
@@ -22,13 +22,13 @@ pub(crate) enum News {
     Ended(Option<i32>, Option<i32>),
     NotExecuted(String),
     Failed(String),
-    /// Nothing is left, and this is the code that the front ends with: whoever waits for all children of the host takes that code away.
+    /// Nothing is left, and this is the front's exit code: a host's own `waitpid(-1)` may steal the exit status, so it is sent as well.
     Over(u8),
 }
 
-/// All that a guard has told.
+/// All that a guard has reported.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Told {
+pub(crate) struct GuardReport {
     pub(crate) is_started: bool,
     pub(crate) child: Option<i32>,
     pub(crate) is_ready: bool,
@@ -39,19 +39,19 @@ pub(crate) struct Told {
     pub(crate) over: Option<u8>,
 }
 
-impl Told {
-    fn take(&mut self, news: News) {
+impl GuardReport {
+    fn take(&mut self, news: GuardMessage) {
         match news {
-            News::Started(child) => {
+            GuardMessage::Started(child) => {
                 self.is_started = true;
                 self.child = child;
             }
-            News::Ready => self.is_ready = true,
-            News::Stopping(word, detail) => self.stopping = Some((word, detail)),
-            News::Ended(code, signal) => self.ended = Some((code, signal)),
-            News::NotExecuted(why) => self.not_executed = Some(why),
-            News::Failed(why) => self.failed = Some(why),
-            News::Over(code) => self.over = Some(code),
+            GuardMessage::Ready => self.is_ready = true,
+            GuardMessage::Stopping(word, detail) => self.stopping = Some((word, detail)),
+            GuardMessage::Ended(code, signal) => self.ended = Some((code, signal)),
+            GuardMessage::NotExecuted(why) => self.not_executed = Some(why),
+            GuardMessage::Failed(why) => self.failed = Some(why),
+            GuardMessage::Over(code) => self.over = Some(code),
         }
     }
 }
@@ -63,7 +63,7 @@ pub(crate) struct Inbox {
 }
 
 /// Is there while the host has not got a handle on the front that it has started. A front that ended meanwhile could be reaped by
-/// somebody who waits for all children of the host, and its number would be somebody else's.
+/// the host's own `waitpid(-1)`, and its pid would be used again.
 #[derive(Debug)]
 pub(crate) struct Gate {
     _socket: UnixDatagram,
@@ -82,7 +82,7 @@ impl Gate {
     /// In the front: returns once it is open. A host that has forked another process just then has left it shut, and that is no reason to
     /// stay for ever.
     pub(crate) fn wait_until_open(news: &str) {
-        let deadline = Instant::now() + AT_THE_GATE;
+        let deadline = Instant::now() + GATE_TIMEOUT;
         let (Ok(address), Ok(socket)) = (Self::address(news), UnixDatagram::unbound()) else { return };
         while socket.connect_addr(&address).is_ok() && Instant::now() < deadline {
             // Hardly ever: a host has its handle before a child has ended. A name that is given up has no event.
@@ -91,24 +91,24 @@ impl Gate {
     }
 }
 
-const AT_THE_GATE: Duration = Duration::from_secs(2);
-const LONGEST: usize = 8 << 10;
+const GATE_TIMEOUT: Duration = Duration::from_secs(2);
+const MAX_MESSAGE: usize = 8 << 10;
 
 impl Inbox {
-    /// One that is known by this name.
+    /// Opens the socket with this name.
     pub(crate) fn open(name: &str) -> io::Result<Self> {
         Ok(Self { mailbox: Mailbox::open(name)? })
     }
 
     /// Takes in what has come.
-    pub(crate) fn read(&self, told: &mut Told) {
-        let mut buffer = vec![0; LONGEST];
+    pub(crate) fn read(&self, report: &mut GuardReport) {
+        let mut buffer = vec![0; MAX_MESSAGE];
         while let Ok(Some(letter)) = self.mailbox.next(&mut buffer) {
-            // Anybody on the machine can see its name and write to it; only what a process of this user says is news.
+            // Every user of the machine can see the name of the socket and write to it; only messages of this user count.
             if letter.user == Some(nostray_sys::process::user())
                 && let Ok(news) = serde_json::from_slice(&buffer[..letter.length])
             {
-                told.take(news);
+                report.take(news);
             }
         }
     }
@@ -116,14 +116,14 @@ impl Inbox {
 
 /// In the guard: tells what it sees, beside another witness.
 #[derive(Debug)]
-pub(crate) struct Teller {
+pub(crate) struct ReportingWitness {
     inner: Box<dyn Witness>,
     outbox: Outbox,
     ready_at_start: bool,
 }
 
 /// The way to the host. **It keeps nothing open**: of a guard's processes each closes what it does not know, and a number that was
-/// closed under its owner's hands is soon somebody else's.
+/// closed behind its owner's back is soon used for another file.
 #[derive(Debug)]
 pub(crate) struct Outbox(Option<SocketAddr>);
 
@@ -132,24 +132,24 @@ impl Outbox {
         Self(SocketAddr::from_abstract_name(name).ok())
     }
 
-    pub(crate) fn tell(&self, news: &News) {
+    pub(crate) fn tell(&self, news: &GuardMessage) {
         let (Some(to), Ok(text), Ok(socket)) = (&self.0, serde_json::to_vec(news), UnixDatagram::unbound()) else {
             return;
         };
         // A host that does not read must not stop a guard.
         if socket.set_nonblocking(true).is_ok() {
-            socket.send_to_addr(&text[..text.len().min(LONGEST)], to).ok();
+            socket.send_to_addr(&text[..text.len().min(MAX_MESSAGE)], to).ok();
         }
     }
 }
 
-impl Teller {
+impl ReportingWitness {
     pub(crate) fn new(inner: Box<dyn Witness>, name: &str) -> Self {
         Self { inner, outbox: Outbox::to(name), ready_at_start: true }
     }
 }
 
-impl Witness for Teller {
+impl Witness for ReportingWitness {
     fn opens(&mut self, opening: &Opening<'_>) -> Result<(), Objection> {
         self.ready_at_start = matches!(opening.spec.ready, Ready::Started);
         self.inner.opens(opening)
@@ -163,20 +163,22 @@ impl Witness for Teller {
         self.inner.sees(event);
         match event {
             Event::Started { child, .. } => {
-                self.outbox.tell(&News::Started(child.map(|child| child.pid.as_raw_nonzero().get())));
+                self.outbox.tell(&GuardMessage::Started(child.map(|child| child.pid.as_raw_nonzero().get())));
                 if self.ready_at_start {
-                    self.outbox.tell(&News::Ready);
+                    self.outbox.tell(&GuardMessage::Ready);
                 }
             }
-            Event::Ready => self.outbox.tell(&News::Ready),
+            Event::Ready => self.outbox.tell(&GuardMessage::Ready),
             Event::Stopping(reason) => {
-                self.outbox.tell(&News::Stopping(reason.word().to_owned(), reason.to_string()));
+                self.outbox.tell(&GuardMessage::Stopping(reason.word().to_owned(), reason.to_string()));
             }
-            Event::ChildEnded(Ended::Exited(code)) => self.outbox.tell(&News::Ended(Some(i32::from(*code)), None)),
+            Event::ChildEnded(Ended::Exited(code)) => {
+                self.outbox.tell(&GuardMessage::Ended(Some(i32::from(*code)), None))
+            }
             Event::ChildEnded(Ended::Killed(signal)) => {
-                self.outbox.tell(&News::Ended(None, Some(signal.as_raw())));
+                self.outbox.tell(&GuardMessage::Ended(None, Some(signal.as_raw())));
             }
-            Event::NotExecuted(why) => self.outbox.tell(&News::NotExecuted(why.clone())),
+            Event::NotExecuted(why) => self.outbox.tell(&GuardMessage::NotExecuted(why.clone())),
             _ => {}
         }
     }
