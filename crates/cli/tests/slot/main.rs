@@ -2,7 +2,6 @@
 
 mod container;
 mod contention;
-mod crash_loop;
 mod crashed;
 mod frozen;
 mod operators;

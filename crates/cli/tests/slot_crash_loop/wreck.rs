@@ -9,7 +9,7 @@ use badchild::{Folder, PATIENCE, Scene, User};
 use testkit::sharing::is_long;
 use testkit::stage::{Caller, Stage};
 
-use super::hosts::Session;
+use crate::hosts::Session;
 
 const SERVER: &str = include_str!("server.py");
 

@@ -1,6 +1,9 @@
 //! The loop that slots are for, with a real database: a server that needs longer to recover its log than its host waits, and a host
 //! that starts another one each time. With a PID file nobody is ever ready. With a slot one is, whatever newcomers are told to do, and
 //! the database is whole and had one user at a time.
+//!
+//! A program of its own: how long a host waits follows from how long a server that was measured first needed. Tests beside it that take the
+//! processors away make the server late and the hosts start ever more contenders.
 
 mod evidence;
 mod hosts;

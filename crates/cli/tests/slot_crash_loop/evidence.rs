@@ -11,7 +11,7 @@ use badchild::wait_until;
 use serde_json::Value;
 use testkit::stage::Stage;
 
-use super::wreck::rows;
+use crate::wreck::rows;
 
 /// A line of the record that all servers keep together.
 #[derive(Debug, Clone, PartialEq, Eq)]

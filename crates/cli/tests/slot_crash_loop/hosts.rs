@@ -6,8 +6,8 @@ use badchild::comes_true;
 use serde_json::{Value, json};
 use testkit::stage::{Caller, Stage};
 
-use super::evidence::record;
-use super::wreck::{patience, rows};
+use crate::evidence::record;
+use crate::wreck::{patience, rows};
 
 /// One that the host has started, and has asked for what it wants to know first.
 pub(crate) struct Session {
