@@ -10,7 +10,6 @@ use nostray_supervise::{Backoff, Keeping, MAX_FAILURES, Options, Policy, Rate, R
 use crate::args::positive_duration;
 
 /// So long in *ready*, and earlier failures are forgotten.
-const SUSTAINED: Duration = Duration::from_secs(30);
 const MAX_LINE: u64 = 64 << 20;
 
 /// With any of these, nostray reads and writes the JSON-RPC lines between host and child.
@@ -166,11 +165,11 @@ impl ManagedArgs {
             respawn: self.respawn || self.backoff.is_some() || self.max_failures.is_some(),
             backoff: self.backoff.unwrap_or_default(),
             max_failures: self.max_failures.unwrap_or(MAX_FAILURES),
-            sustained: SUSTAINED,
             hibernate: self.hibernate,
             max_age: self.max_age,
             start_timeout: self.start_timeout.into_iter().chain(first_answer).min(),
             on_demand: self.lazy,
+            ..Policy::default()
         };
         let protocol = match self.protocol {
             None | Some(Protocol::Mcp) => nostray_supervise::Protocol::Mcp,

@@ -12,12 +12,12 @@
 //! 5. What was in flight when its child died is cut off at once.
 //! 6. Stopping beats starting.
 
-mod words;
+mod types;
 
 use std::time::Duration;
 
 use nostray_pen::Rate;
-pub use words::{Action, Cause, Event, Generation, Moment, Policy, State, Timer, Why};
+pub use types::{Action, Cause, Event, Generation, Moment, Policy, State, Timer, Why};
 
 /// A child's life, as it was so far.
 #[derive(Debug, Clone)]
@@ -57,7 +57,13 @@ impl Machine {
         }
     }
 
-    /// From now on the child is kept otherwise.
+    /// The policy that holds now.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Replaces the policy.
     pub fn adopt(&mut self, policy: Policy) {
         self.policy = policy;
     }
@@ -103,9 +109,9 @@ impl Machine {
         indifferent
     }
 
-    /// Takes an event in. `luck`, from 0 to 1, is the jitter of a backoff.
+    /// Takes an event in. `jitter`, from 0 to 1, spreads the pause of a backoff.
     #[must_use]
-    pub fn on(&mut self, event: Event, now: Moment, luck: f64) -> Vec<Action> {
+    pub fn on(&mut self, event: Event, now: Moment, jitter: f64) -> Vec<Action> {
         let mut todo = Vec::new();
         if self.state == State::Ended {
             return todo;
@@ -148,7 +154,7 @@ impl Machine {
                 }
             }
             Event::Died(generation, cause) => self.on_death(generation, cause, &mut todo),
-            Event::Emptied(generation, cause) => self.on_empty(generation, cause, now, luck, &mut todo),
+            Event::Emptied(generation, cause) => self.on_empty(generation, cause, now, jitter, &mut todo),
             Event::Hopeless(generation, cause) => self.on_hopeless(generation, cause, &mut todo),
             Event::Restart => self.on_restart(&mut todo),
             Event::Rested(generation) => {
@@ -226,8 +232,8 @@ impl Machine {
     fn tear_down(&mut self, generation: Generation, why: Why, todo: &mut Vec<Action>) {
         self.state = State::Stopping { generation, why };
         todo.extend([Timer::Start, Timer::Sustained, Timer::Hibernate, Timer::Age].map(Action::Disarm));
-        // Whoever is cut off by a limit is told so. What a stop leaves unanswered, the child may still answer in its grace.
-        if !matches!(why, Why::Stop | Why::Released) {
+        // A caller that a limit cuts off is told so.
+        if !why.lets_child_answer() {
             todo.push(Action::CutOff(why.cause()));
         }
         todo.push(Action::TearDown(generation, why));
@@ -288,7 +294,7 @@ impl Machine {
         }
     }
 
-    fn on_empty(&mut self, which: Generation, cause: Cause, now: Moment, luck: f64, todo: &mut Vec<Action>) {
+    fn on_empty(&mut self, which: Generation, cause: Cause, now: Moment, jitter: f64, todo: &mut Vec<Action>) {
         if self.state.live() != Some(which) {
             return;
         }
@@ -309,13 +315,13 @@ impl Machine {
                 self.rest(self.demanded || !self.policy.on_demand, todo);
             }
             State::Stopping { why: why @ (Why::StartTimeout | Why::BadStart), .. } if self.holders > 0 => {
-                self.on_failure(why.cause(), now, luck, todo);
+                self.on_failure(why.cause(), now, jitter, todo);
             }
             // Somebody took it again while the last one went down.
             State::Stopping { why: Why::Released, .. } if self.holders > 0 => {
                 self.rest(self.demanded || !self.policy.on_demand, todo);
             }
-            State::Falling { cause, .. } if self.holders > 0 => self.on_failure(cause, now, luck, todo),
+            State::Falling { cause, .. } if self.holders > 0 => self.on_failure(cause, now, jitter, todo),
             _ => {
                 todo.push(Action::Refuse(Why::Released.cause()));
                 self.state = State::Asleep;
@@ -342,7 +348,7 @@ impl Machine {
         }
     }
 
-    fn on_failure(&mut self, cause: Cause, now: Moment, luck: f64, todo: &mut Vec<Action>) {
+    fn on_failure(&mut self, cause: Cause, now: Moment, jitter: f64, todo: &mut Vec<Action>) {
         if !self.policy.respawn {
             todo.push(Action::Refuse(cause));
             self.state = State::Ended;
@@ -362,7 +368,7 @@ impl Machine {
             if self.was_ready {
                 self.in_a_row = 0;
             }
-            let pause = self.policy.backoff.pause(self.in_a_row, luck);
+            let pause = self.policy.backoff.pause(self.in_a_row, jitter);
             self.in_a_row = self.in_a_row.saturating_add(1);
             todo.push(Action::Arm(Timer::Backoff, pause));
             self.state = State::BackingOff { cause };

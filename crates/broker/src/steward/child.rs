@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use nostray_pen::OWN_FAILURE;
 use nostray_registry::{Story, masked};
 use nostray_slot::{Claim, IfTaken, MAX_HANDOVERS, NOT_NOW, Refusal, SlotRequest, Step};
+use nostray_supervise::lifecycle::Effect;
 use nostray_supervise::link::ToFront;
-use nostray_supervise::{Action, Cause, Generation, Happened, MachineEvent as Event, State, Why};
+use nostray_supervise::{Cause, Generation, Happened, MachineEvent as Event, State, Why};
 
 use super::Steward;
 use super::sitting::Hearing;
@@ -18,35 +19,33 @@ const LOOK_AT_LEAST: Duration = Duration::from_millis(20);
 const SWEEP_AGAIN: u32 = 50;
 
 impl Steward {
-    /// Lets the machine take something in, and does what it says.
+    /// Lets the lifecycle take in an event, and performs what follows.
     pub(super) fn drive(&mut self, event: Event) {
-        self.luck = self.luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let luck = (self.luck >> 11) as f64 / (1u64 << 53) as f64;
-        let now = self.now();
-        for action in self.machine.on(event, now, luck) {
-            match action {
-                Action::Start(generation) => self.start(generation),
-                Action::TearDown(_, why) => self.tear_down(why),
-                Action::CutOff(cause) => self.child_is_gone(&cause),
-                Action::Refuse(cause) => self.refuse(&cause),
-                Action::Arm(timer, after) => self.timers.arm(timer, after, now),
-                Action::Disarm(timer) => self.timers.disarm(timer),
+        let effects = self.lifecycle.on(event, self.now());
+        self.perform(effects);
+    }
+
+    pub(super) fn perform(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Start(generation) => self.start(generation),
+                Effect::TearDown(_, why) => self.tear_down(why),
+                Effect::CutOff(cause) => self.child_is_gone(&cause),
+                Effect::Refuse(cause) => self.refuse(&cause),
+                Effect::Ended => self.it_is_over(),
             }
-        }
-        if *self.machine.state() == State::Ended {
-            self.it_is_over();
         }
         self.put_on_record();
     }
 
     fn put_on_record(&mut self) {
-        let Self { machine, ward, timers, began, limit, .. } = self;
-        let pause = || timers.next().map_or(Duration::ZERO, |at| at.saturating_sub(began.elapsed()));
-        ward.put_on_record(machine.state(), machine.generation(), pause, *limit);
+        let now = self.now();
+        let Self { lifecycle, ward, .. } = self;
+        let limit = lifecycle.policy().max_failures;
+        ward.put_on_record(lifecycle.state(), lifecycle.generation(), || lifecycle.pause(now), limit);
     }
 
     fn start(&mut self, generation: Generation) {
-        self.tail.clear();
         // Only what others have left can still be there; of our own nothing is, or there would be no start.
         if self.predecessors.is_none() {
             let found = self.ward.record().map(|record| record.predecessors()).unwrap_or_default();
@@ -80,7 +79,7 @@ impl Steward {
             self.predecessors = None;
         }
         self.waits_to_start = None;
-        if *self.machine.state() != State::Starting(generation) {
+        if *self.lifecycle.state() != State::Starting(generation) {
             // It is to end before it was there.
             return self.drive(Event::Emptied(generation, Why::Released.cause()));
         }
@@ -88,7 +87,8 @@ impl Steward {
         not_for_it.extend(self.control.as_ref().map(std::os::fd::AsFd::as_fd));
         match self.ward.start(generation, &not_for_it) {
             Ok(()) => {
-                (self.is_up, self.started) = (true, Some(Instant::now()));
+                self.is_up = true;
+                self.lifecycle.child_started(self.now());
                 let seats: Vec<_> = self.sittings.all().map(|sitting| sitting.seat).collect();
                 seats.into_iter().for_each(|seat| self.tell_of_child(seat));
             }
@@ -99,7 +99,7 @@ impl Steward {
     /// Whether it has the slot that it needs, or needs none any more.
     fn has_slot(&mut self, generation: Generation) -> bool {
         let Some(wish) = self.slot.as_ref().filter(|_| !self.ward.holds_slot()) else { return true };
-        if *self.machine.state() != State::Starting(generation) {
+        if *self.lifecycle.state() != State::Starting(generation) {
             self.claim = None; // nobody waits for it any more
             return true;
         }
@@ -178,8 +178,8 @@ impl Steward {
         self.give_back_unread();
         self.is_up = false;
         // A child that is put to sleep or replaced has done nothing wrong; the fronts answer what needs no work.
-        let is_rest = matches!(self.machine.state(), State::Stopping { .. });
-        let for_good = self.machine.ends_for_good();
+        let is_rest = matches!(self.lifecycle.state(), State::Stopping { .. });
+        let for_good = self.lifecycle.ends_for_good();
         let (cause, stderr) = self.obituary(cause);
         for sitting in self.sittings.all_mut().filter(|sitting| sitting.hearing == Hearing::Heard) {
             let seat = sitting.seat;
@@ -227,9 +227,9 @@ impl Steward {
 
     /// A daemon's sessions have no call to which an error could be the answer.
     fn tell_if_given_up(&mut self, cause: &Cause) {
-        if let State::Tripped { .. } = self.machine.state() {
-            let text =
-                format!("{cause}; the daemon failed too often ({}), and is started again after a while", self.limit);
+        if let State::Tripped { .. } = self.lifecycle.state() {
+            let limit = self.lifecycle.policy().max_failures;
+            let text = format!("{cause}; the daemon failed too often ({limit}), and is started again after a while");
             for sitting in self.sittings.all_mut() {
                 sitting.tell(&ToFront::News { text: text.clone() });
             }
@@ -244,7 +244,7 @@ impl Steward {
             sitting.tell(&ToFront::Over { code, why: why.clone() });
             sitting.gone = Some("the child has ended for good".to_owned());
         }
-        (self.is_leaving, self.linger) = (true, None);
+        self.is_leaving = true;
     }
 
     /// Takes in what the pen's processes have told.
@@ -270,14 +270,13 @@ impl Steward {
             }
         }
         self.settle();
-        // Nobody holds it, and a child that nobody holds is not started again.
-        if self.sittings.is_empty() && self.linger.take().is_some() {
-            self.drive(Event::Released);
-        }
+        // Before the child is buried, so that its record says that no session held it.
+        let effects = self.lifecycle.end_linger(self.now());
+        self.perform(effects);
         match happened {
             Happened::Lost(generation, cause) => self.drive(Event::Died(generation, cause)),
             Happened::Empty => {
-                let Some(buried) = self.ward.bury(self.machine.state()) else { return };
+                let Some(buried) = self.ward.bury(self.lifecycle.state()) else { return };
                 if buried.was_stopped {
                     self.drive(Event::Stop);
                 }

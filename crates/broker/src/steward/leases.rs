@@ -13,8 +13,8 @@ use nostray_sys::identity::Identity;
 use nostray_sys::local;
 use nostray_sys::stream::Sink;
 
+use super::Steward;
 use super::sitting::{Hearing, Sitting};
-use super::{Linger, Steward};
 use crate::router::Seat;
 use crate::words::{Came, ToKeeper, receive};
 
@@ -67,14 +67,13 @@ impl Steward {
         }
         self.see_off();
         // As when nobody holds it any more: its input ends first.
-        if self.linger.take().is_some() {
-            self.drive(Event::Released);
-        }
+        let effects = self.lifecycle.end_linger(self.now());
+        self.perform(effects);
     }
 
     fn seat(&mut self, connection: OwnedFd, session: Option<String>, labels: Labels, linger: Duration) {
-        let is_ending = matches!(self.machine.state(), State::Ended | State::Stopping { why: Why::Stop, .. });
-        if self.is_leaving || is_ending || self.machine.ends_for_good() {
+        let is_ending = matches!(self.lifecycle.state(), State::Ended | State::Stopping { why: Why::Stop, .. });
+        if self.is_leaving || is_ending || self.lifecycle.ends_for_good() {
             return; // it looks for the next one
         }
         if self.sittings.len() >= MOST {
@@ -97,11 +96,9 @@ impl Steward {
             record.tell(Story::Attached { front, leases, session });
         }
         self.leases_have_changed();
-        // The last one to go has been waited for: it is as if it had not gone.
         let was_up = self.is_up;
-        if self.linger.take().is_none() {
-            self.drive(Event::Taken);
-        }
+        let effects = self.lifecycle.take(self.now());
+        self.perform(effects);
         // One that is started for it is told to everybody.
         if was_up {
             self.tell_of_child(seat);
@@ -162,29 +159,18 @@ impl Steward {
                 record.tell(Story::Detached { front, leases, why });
             }
             self.leases_have_changed();
-            if leases > 0 || sitting.linger.is_zero() || self.is_leaving || self.ward.child.is_none() {
-                self.drive(Event::Released);
-            } else {
-                self.linger = Some(self.linger_of(sitting.linger, now));
-            }
+            let linger = Some(sitting.linger).filter(|_| !self.is_leaving && self.ward.child.is_some());
+            let is_asked = self.router.is_asked() || self.is_daemon();
+            let effects = self.lifecycle.release(linger, is_asked, self.now());
+            self.perform(effects);
         }
         // What they have asked is taken back.
         self.flush();
     }
 
-    /// A linger counts from *ready*. A child that still has to answer its first call is kept until it has: if it were ended, a host that
-    /// tries again sooner than the child starts would find no start finished, ever.
-    fn linger_of(&self, time: Duration, now: Instant) -> Linger {
-        let is_starting =
-            matches!(self.machine.state(), State::Starting(_)) && (self.router.is_asked() || self.is_daemon());
-        let from_ready = is_starting.then_some(time);
-        let starts_until = self.started.filter(|_| is_starting).map(|at| at + self.starts_within);
-        Linger { until: starts_until.map_or(now + time, |until| until.max(now + time)), from_ready }
-    }
-
     /// Tells a session whether there is a child for it.
     pub(super) fn tell_of_child(&mut self, seat: Seat) {
-        let (is_up, generation) = (self.is_up, self.machine.generation());
+        let (is_up, generation) = (self.is_up, self.lifecycle.generation());
         if let Some(sitting) = self.sittings.of(seat)
             && sitting.hearing == Hearing::Heard
             && is_up

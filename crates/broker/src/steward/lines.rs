@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use nostray_rpc::{Found, Lines};
-use nostray_supervise::MachineEvent as Event;
 use nostray_supervise::link::{ToFront, ToSteward, word};
 
 use super::Steward;
@@ -19,8 +18,6 @@ const MOST_IN_A_PIPE: usize = 1 << 20;
 /// A session that does not read gets no more notifications beyond this, and is given up beyond that.
 const NO_NOTIFICATIONS: usize = 16 << 20;
 const GIVEN_UP: usize = 192 << 20;
-/// How long one that has woken the child may take to say what for, before that may go to sleep again.
-const A_MOMENT: Duration = Duration::from_secs(1);
 /// So long without a long line, and the memory that they need is given back.
 const A_WHILE: Duration = Duration::from_millis(500);
 
@@ -97,8 +94,8 @@ impl Steward {
                 }
             }
             ToSteward::Wake => {
-                self.woken = Some(Instant::now() + A_MOMENT);
-                self.drive(Event::Demanded);
+                let effects = self.lifecycle.call_announced(self.now());
+                self.perform(effects);
             }
         }
     }
@@ -246,7 +243,7 @@ impl Steward {
     pub(super) fn read_errors(&mut self) -> bool {
         let mut buffer = [0; 16 << 10];
         let Some(read) = self.ward.read_errors(&mut buffer) else { return false };
-        self.tail.add(read);
+        self.lifecycle.stderr(read);
         let read = read.to_vec();
         let stream = if self.is_daemon() { "output" } else { "stderr" };
         for line in read.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {

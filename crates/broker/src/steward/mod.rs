@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 use nostray_pen::{Error, Graces, Isolation, PenId, PenOpener, Ready, Spec};
 use nostray_registry::{Predecessors, RecordDetails, Shared, Story};
 use nostray_slot::Claim;
+use nostray_supervise::lifecycle::{Activity, Effect};
 use nostray_supervise::link::{SlotWish, Wish};
 use nostray_supervise::{
-    Backoff, Cause, Generation, Keeping, MAX_FAILURES, Machine, MachineEvent, Moment, Policy, Protocol, Rate, State,
-    Tail, Timers, Ward,
+    Backoff, Cause, Generation, Keeping, Lifecycle, MAX_FAILURES, MachineEvent, Moment, Policy, Protocol, Rate,
+    State, Ward,
 };
 use nostray_sys::descriptors::own_stdin;
 use nostray_sys::events::Events;
@@ -30,10 +31,6 @@ use crate::words::{Charge, FromKeeper, send};
 use sitting::Sittings;
 
 const NAME: &str = "nostray-steward";
-/// So long in *ready*, and earlier failures are forgotten.
-const SUSTAINED: Duration = Duration::from_secs(30);
-/// How long a start may take that no session waits for any more, unless `--start-timeout` says otherwise.
-const STARTS_WITHIN: Duration = Duration::from_secs(120);
 /// How many calls a session may have in flight while it is alone.
 const WINDOW: usize = 1024;
 /// When to look for what others have left, and to give back what only starting up needed.
@@ -59,11 +56,11 @@ pub fn run() -> Result<u8, Error> {
         respawn: wish.respawn,
         backoff: Backoff::from_str(&wish.backoff).unwrap_or_default(),
         max_failures: Rate::from_str(&wish.max_failures).unwrap_or(MAX_FAILURES),
-        sustained: SUSTAINED,
         hibernate: wish.hibernate.map(time),
         max_age: wish.max_age.map(time),
         start_timeout: wish.start_timeout.map(time),
         on_demand: wish.on_demand,
+        ..Policy::default()
     };
     let keeping = Keeping {
         spec: spec(command, wish),
@@ -80,17 +77,12 @@ pub fn run() -> Result<u8, Error> {
     let mut ward = Ward::new(keeping, opener, id);
     ward.keep().map_err(system("become a subreaper"))?;
     let mut steward = Steward {
-        limit: policy.max_failures,
-        starts_within: policy.start_timeout.unwrap_or(STARTS_WITHIN),
-        started: None,
-        machine: Machine::new(policy),
-        timers: Timers::default(),
+        lifecycle: Lifecycle::new(policy, nostray_sys::process::random()),
         router: Router::new(routing, wire_ids()),
         sittings: Sittings::default(),
         ward,
         control: Some(control),
         events: Events::new().map_err(system("watch for events"))?,
-        tail: Tail::default(),
         to_child: Vec::new(),
         room: Vec::new(),
         last_words: None,
@@ -102,18 +94,14 @@ pub fn run() -> Result<u8, Error> {
         slot_news: None,
         predecessors: None,
         waits_to_start: None,
-        linger: None,
         leases: 0,
         told_idle: None,
         is_up: false,
-        is_busy: false,
-        woken: None,
         is_leaving: false,
         is_over: false,
         began: Instant::now(),
         sweep_at: Some(Instant::now() + SETTLED),
         tidy_at: Some(Instant::now() + SETTLED / 4),
-        luck: nostray_sys::process::random() | 1,
     };
     steward.introduce();
     Ok(steward.serve())
@@ -134,19 +122,12 @@ fn spec(command: Vec<OsString>, wish: &Wish) -> Spec {
 
 struct Steward {
     ward: Ward,
-    machine: Machine,
-    timers: Timers,
-    limit: Rate,
-    /// How long a start is waited for after its last session has gone.
-    starts_within: Duration,
-    /// When the child was started.
-    started: Option<Instant>,
+    lifecycle: Lifecycle,
     router: Router,
     sittings: Sittings,
     /// The broker's socket, until it has gone.
     control: Option<OwnedFd>,
     events: Events,
-    tail: Tail,
     /// What is to be written with the rest of what is being read.
     to_child: Vec<u8>,
     /// What the sessions are read into.
@@ -167,32 +148,18 @@ struct Steward {
     predecessors: Option<(Predecessors, Instant)>,
     /// The child that is started then.
     waits_to_start: Option<Generation>,
-    /// The last session has gone, and the next one may still find the child.
-    linger: Option<Linger>,
     /// How many leases have come.
     leases: u64,
     /// The broker knows that nothing is left to do, as of so many leases.
     told_idle: Option<u64>,
     /// There is a child that can be talked to.
     is_up: bool,
-    is_busy: bool,
-    /// Somebody has something to say to the child, and until when it is waited for.
-    woken: Option<Instant>,
     /// Everything ends.
     is_leaving: bool,
     is_over: bool,
     began: Instant,
     sweep_at: Option<Instant>,
     tidy_at: Option<Instant>,
-    luck: u64,
-}
-
-/// How long the child is kept without a session.
-#[derive(Debug, Clone, Copy)]
-struct Linger {
-    until: Instant,
-    /// The child has not answered yet: from its first answer on it is kept for so long.
-    from_ready: Option<Duration>,
 }
 
 /// Ids that no session can guess, as large as every reader of JSON can keep them.
@@ -243,12 +210,11 @@ impl Steward {
 
     fn do_what_is_due(&mut self) {
         let now = self.now();
-        if self.timers.next().is_some_and(|at| at <= now) {
-            // First, so that a child that has just been asked something is not put to sleep.
+        if self.lifecycle.deadline().is_some_and(|at| at <= now) {
             self.settle();
         }
-        while let Some(timer) = self.timers.fired(now) {
-            self.drive(MachineEvent::Fired(timer));
+        while let Some(effects) = self.lifecycle.tick(now) {
+            self.perform(effects);
         }
         if let Some(happened) = self.ward.end_on() {
             self.on_child(happened);
@@ -260,10 +226,6 @@ impl Steward {
         self.go_on_with_start();
         self.settle();
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= Instant::now());
-        if due(self.linger.map(|linger| linger.until)) {
-            self.linger = None;
-            self.drive(MachineEvent::Released);
-        }
         self.see_off();
         if due(self.shared_at) {
             self.shared_at = None;
@@ -283,10 +245,10 @@ impl Steward {
     /// With nobody to hold it and nothing left of it, there is nothing to do. The broker knows whether somebody is on the way.
     fn look_whether_over(&mut self) {
         let is_idle = self.sittings.is_empty()
-            && self.linger.is_none()
+            && !self.lifecycle.is_lingering()
             && self.ward.child.is_none()
             && self.waits_to_start.is_none()
-            && self.machine.state().live().is_none();
+            && self.lifecycle.state().live().is_none();
         if !is_idle {
             return;
         }
@@ -298,34 +260,21 @@ impl Steward {
         }
     }
 
-    /// Tells the machine whether something is in flight, if that has changed, and whether the child has answered.
+    /// Lets the lifecycle see whether the child is ready, and what is in flight.
     fn settle(&mut self) {
         let now = self.now();
         // To hold a daemon is to need it, and nothing else ever does.
-        if self.is_daemon() && *self.machine.state() == State::Asleep && !self.sittings.is_empty() {
+        if self.is_daemon() && *self.lifecycle.state() == State::Asleep && !self.sittings.is_empty() {
             self.drive(MachineEvent::Demanded);
         }
-        if let State::Starting(generation) = *self.machine.state()
-            && let Some(event) = self.is_ready(generation)
-        {
-            self.drive(event);
-            if let Some(linger) = &mut self.linger
-                && let Some(time) = linger.from_ready.take()
-            {
-                linger.until = Instant::now() + time;
-            }
+        if matches!(self.lifecycle.state(), State::Starting(_)) {
+            let effects = self.look_whether_ready(now);
+            self.perform(effects);
         }
-        let mut is_busy = self.router.is_busy(now);
-        if is_busy {
-            self.woken = None;
-            self.timers.asked(now);
-        }
-        self.woken = self.woken.filter(|until| *until > Instant::now());
-        is_busy |= self.woken.is_some();
-        // A start that is kept for the next session does not fall asleep before its first answer.
-        is_busy |= self.linger.is_some_and(|linger| linger.from_ready.is_some());
-        if std::mem::replace(&mut self.is_busy, is_busy) != is_busy && !self.machine.takes_note(is_busy) {
-            self.drive(if is_busy { MachineEvent::Busy } else { MachineEvent::Quiet });
+        let is_busy = self.router.is_busy(now);
+        let effects = self.lifecycle.observe(Activity { asked: is_busy, busy: is_busy }, now);
+        if !effects.is_empty() {
+            self.perform(effects);
         }
     }
 
@@ -334,18 +283,19 @@ impl Steward {
         self.ward.keeping().spec.daemon
     }
 
-    /// What the machine is told of a child that is ready: by its first answer, and without a protocol as the user has defined it.
-    fn is_ready(&self, generation: Generation) -> Option<MachineEvent> {
-        let is_defined = self.ward.keeping().spec.ready != Ready::Started;
+    /// A child is ready with its first answer. A daemon has no protocol: it is ready by the user's condition, or as soon as it runs.
+    fn look_whether_ready(&mut self, now: Moment) -> Vec<Effect> {
+        let has_condition = self.ward.keeping().spec.ready != Ready::Started;
         match self.is_daemon() {
-            false => self.router.has_answered().then_some(MachineEvent::Answered(generation)),
-            true if is_defined => self.ward.is_ready().then_some(MachineEvent::Answered(generation)),
-            true => self.ward.is_ready().then_some(MachineEvent::Runs(generation)),
+            false if self.router.has_answered() => self.lifecycle.child_answered(now),
+            true if has_condition && self.ward.is_ready() => self.lifecycle.child_answered(now),
+            true if self.ward.is_ready() => self.lifecycle.child_runs(now),
+            _ => Vec::new(),
         }
     }
 
     /// Why a child is not there, with what it last wrote to its standard error.
     fn obituary(&mut self, cause: &Cause) -> (String, Vec<String>) {
-        (cause.0.clone(), self.tail.lines())
+        (cause.0.clone(), self.lifecycle.last_words())
     }
 }

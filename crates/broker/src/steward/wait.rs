@@ -26,13 +26,12 @@ const SESSIONS: usize = CHILD + Ward::EVENTS;
 
 impl Steward {
     fn next_deadline(&self) -> Option<Instant> {
-        let by_the_machine = [self.timers.next(), self.router.next_deadline()].into_iter().flatten().min();
+        let by_the_machine = [self.lifecycle.deadline(), self.router.next_deadline()].into_iter().flatten().min();
         let leaving = self.sittings.all().filter_map(|sitting| sitting.leaves_at).min();
         let predecessors = self.predecessors.as_ref().map(|(_, at)| *at);
-        let linger = self.linger.map(|linger| linger.until);
-        let own = [linger, self.shared_at, self.sweep_at, self.tidy_at, self.woken, leaving, predecessors];
+        let own = [self.shared_at, self.sweep_at, self.tidy_at, leaving, predecessors];
         let claim = self.claim.as_ref().map(Claim::deadline);
-        let machine = by_the_machine.map(|at| self.began + at);
+        let machine = by_the_machine.and_then(|at| self.began.checked_add(at));
         own.into_iter().chain([machine, self.ward.deadline(), claim]).flatten().min()
     }
 

@@ -6,9 +6,8 @@ mod serving;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use nostray_supervise::{
-    Action, Cause, Generation as Number, Machine, MachineEvent as Event, Policy, State, Tail, Timers, Why,
-};
+use nostray_supervise::lifecycle::{Activity, Effect};
+use nostray_supervise::{Cause, Generation as Number, Lifecycle, MachineEvent as Event, Policy, State, Why};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
@@ -22,10 +21,6 @@ use super::wire::{self, Own};
 use crate::{CallError, Cause as Why_, Exit, Handshake};
 use serving::Served;
 
-/// So long in *ready*, and earlier failures are forgotten.
-const SUSTAINED: Duration = Duration::from_secs(30);
-/// How long a start may take that no lease waits for any more, unless the spec says otherwise.
-const STARTS_WITHIN: Duration = Duration::from_secs(120);
 /// More than this on its way to the child, and calls wait.
 const ENOUGH: usize = 4 << 20;
 
@@ -61,8 +56,7 @@ enum Waiting {
 
 struct Driver {
     reins: Reins,
-    machine: Machine,
-    timers: Timers,
+    lifecycle: Lifecycle,
     began: Instant,
     live: Option<Live>,
     /// A start that waits until nothing is left of what another driver had.
@@ -73,22 +67,10 @@ struct Driver {
     flights: HashMap<u64, Answer>,
     serving: HashMap<tokio::task::Id, Served>,
     handlers: JoinSet<Result<Value, HandlerError>>,
-    /// No lease holds the child any more, but the next one may still find it.
-    linger: Option<Linger>,
     is_busy: bool,
-    tail: Tail,
     /// How the last child ended.
     epitaph: Option<String>,
     was_ready: bool,
-    luck: u64,
-}
-
-/// How long the child is kept without a lease.
-#[derive(Clone, Copy)]
-struct Linger {
-    until: Instant,
-    /// The child has not answered yet: from its first answer on it is kept for so long.
-    from_ready: Option<Duration>,
 }
 
 impl Drop for Driver {
@@ -112,17 +94,15 @@ pub(super) async fn run(reins: Reins, mut inbox: mpsc::UnboundedReceiver<Command
         respawn: keeping.respawn,
         backoff: keeping.backoff,
         max_failures: keeping.max_failures,
-        sustained: SUSTAINED,
         hibernate: keeping.hibernate,
         max_age: keeping.max_age,
         start_timeout: keeping.start_timeout,
-        on_demand: false,
+        ..Policy::default()
     };
     let mut driver = Driver {
         was_ready: reins.before > 0,
         reins,
-        machine: Machine::new(policy),
-        timers: Timers::default(),
+        lifecycle: Lifecycle::new(policy, nostray_sys::process::random()),
         began: Instant::now(),
         live: None,
         starting: None,
@@ -131,11 +111,8 @@ pub(super) async fn run(reins: Reins, mut inbox: mpsc::UnboundedReceiver<Command
         flights: HashMap::new(),
         serving: HashMap::new(),
         handlers: JoinSet::new(),
-        linger: None,
         is_busy: false,
-        tail: Tail::default(),
         epitaph: None,
-        luck: nostray_sys::process::random() | 1,
     };
     driver.drive_on(&mut inbox).await;
 }
@@ -170,19 +147,19 @@ impl Driver {
     fn is_idle(&self) -> bool {
         self.live.is_none()
             && self.starting.is_none()
-            && self.machine.state().live().is_none()
-            && self.linger.is_none()
+            && self.lifecycle.state().live().is_none()
+            && !self.lifecycle.is_lingering()
     }
 
     /// Waits for the next thing to happen. A child that never stops talking must not keep anybody else from being heard, so all of
     /// them have the same chance.
     async fn next(&mut self, inbox: &mut mpsc::UnboundedReceiver<Command>) -> Happened {
         let deadline = self.deadline();
-        let Self { live, tail, starting, reins, handlers, .. } = self;
+        let Self { live, lifecycle, starting, reins, handlers, .. } = self;
         let of_child = async {
             match live {
                 None => std::future::pending().await,
-                Some(live) => live.next(tail).await,
+                Some(live) => live.next(lifecycle).await,
             }
         };
         let nothing_left = async {
@@ -220,20 +197,15 @@ impl Driver {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let timer = self.timers.next().map(|at| self.began + at);
+        let of_lifecycle = self.lifecycle.deadline().and_then(|at| self.began.checked_add(at));
         let of_child = self.live.as_ref().and_then(Live::deadline);
-        [timer, of_child, self.linger.map(|linger| linger.until)].into_iter().flatten().min()
+        of_lifecycle.into_iter().chain(of_child).min()
     }
 
     fn do_what_is_due(&mut self) {
-        let now = Instant::now();
-        // First, so that a child that has just been asked something is not put to sleep.
         self.settle();
-        while let Some(timer) = self.timers.fired(self.now()) {
-            self.drive(Event::Fired(timer));
-        }
-        if self.linger.take_if(|linger| linger.until <= now).is_some() {
-            self.drive(Event::Released);
+        while let Some(effects) = self.lifecycle.tick(self.now()) {
+            self.perform(effects);
         }
         let eof = self.reins.core.spec.graces.eof();
         if let Some(live) = &mut self.live {
@@ -241,7 +213,7 @@ impl Driver {
             match live.do_what_is_due(eof) {
                 Some(Due::Gone(exit)) => self.on_gone(&exit),
                 Some(Due::Dead(exit)) => {
-                    live.hear_last_words(&mut self.tail);
+                    live.hear_last_words(&mut self.lifecycle);
                     let cause = exit.map_or("its output has ended".to_owned(), |exit| format!("the child {exit}"));
                     self.drive(Event::Died(number, Cause(cause)));
                 }
@@ -251,59 +223,47 @@ impl Driver {
         self.settle();
     }
 
-    /// Tells the machine whether something is in flight, or waits, if that has changed. A child that is not there yet is not idle.
+    /// Lets the lifecycle see what is in flight and what waits. A child that is not there yet is not idle.
     fn settle(&mut self) {
-        let was_asked = !self.flights.is_empty() || self.live.as_ref().is_some_and(|live| live.greeting.is_some());
-        if was_asked {
-            self.timers.asked(self.now());
-        }
-        if matches!(self.machine.state(), State::Ready { .. })
-            && let Some(linger) = &mut self.linger
-            && let Some(time) = linger.from_ready.take()
+        let asked = !self.flights.is_empty() || self.live.as_ref().is_some_and(|live| live.greeting.is_some());
+        let busy = asked || !self.waiting.is_empty() || self.starting.is_some();
+        let effects = self.lifecycle.observe(Activity { asked, busy }, self.now());
+        let is_busy = self.lifecycle.is_busy();
+        if std::mem::replace(&mut self.is_busy, is_busy)
+            && let Some(live) = self.live.as_mut().filter(|live| !is_busy && live.lines.is_large())
         {
-            linger.until = Instant::now() + time;
+            live.lines.tidy();
         }
-        // A start that is kept for the next lease does not fall asleep before its first answer.
-        let is_kept = self.linger.is_some_and(|linger| linger.from_ready.is_some());
-        let is_busy = was_asked || is_kept || !self.waiting.is_empty() || self.starting.is_some();
-        if std::mem::replace(&mut self.is_busy, is_busy) != is_busy {
-            if let Some(live) = self.live.as_mut().filter(|live| !is_busy && live.lines.is_large()) {
-                live.lines.tidy();
-            }
-            if !self.machine.takes_note(is_busy) {
-                self.drive(if is_busy { Event::Busy } else { Event::Quiet });
-            }
+        if !effects.is_empty() {
+            self.perform(effects);
         }
     }
 
-    /// Lets the machine take something in, and does what it says.
+    /// Lets the lifecycle take in an event, and performs what follows.
     fn drive(&mut self, event: Event) {
-        self.luck = self.luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let luck = (self.luck >> 11) as f64 / (1u64 << 53) as f64;
-        let now = self.now();
-        let actions = self.machine.on(event, now, luck);
-        self.reins.last = self.reins.before + self.machine.generation().0;
-        let ready = match self.machine.state() {
+        let effects = self.lifecycle.on(event, self.now());
+        self.perform(effects);
+    }
+
+    fn perform(&mut self, effects: Vec<Effect>) {
+        self.reins.last = self.reins.before + self.lifecycle.generation().0;
+        let ready = match self.lifecycle.state() {
             State::Ready { generation, .. } => Some(Generation(self.reins.before + generation.0)),
             _ => None,
         };
-        // Before anything else, so that whoever is told that the child is gone does not find it there.
+        // First, so that a caller that is told that the child is gone does not find it there.
         let is_news = self.reins.core.generation.send_if_modified(|told| std::mem::replace(told, ready) != ready);
-        for action in actions {
-            match action {
-                Action::Start(number) => {
+        for effect in effects {
+            match effect {
+                Effect::Start(number) => {
                     self.starting = Some(number);
                     self.start_now();
                 }
-                Action::TearDown(_, why) => self.tear_down(why),
-                Action::CutOff(cause) => self.cut_off(&cause),
-                Action::Refuse(cause) => self.refuse(&cause),
-                Action::Arm(timer, after) => self.timers.arm(timer, after, now),
-                Action::Disarm(timer) => self.timers.disarm(timer),
+                Effect::TearDown(_, why) => self.tear_down(why),
+                Effect::CutOff(cause) => self.cut_off(&cause),
+                Effect::Refuse(cause) => self.refuse(&cause),
+                Effect::Ended => self.core_is_over(),
             }
-        }
-        if *self.machine.state() == State::Ended {
-            self.core_is_over();
         }
         if let Some(ready) = ready.filter(|_| is_news) {
             self.hoping.drain(..).for_each(|hoping| drop(hoping.send(Ok(ready))));
@@ -323,16 +283,16 @@ impl Driver {
     /// Starts the child that is to be started, as soon as nothing is left of what another driver had.
     fn start_now(&mut self) {
         let Some(number) = self.starting else { return };
-        if *self.machine.state() != State::Starting(number) {
+        if *self.lifecycle.state() != State::Starting(number) {
             self.starting = None;
             return self.drive(Event::Emptied(number, Why::Released.cause()));
         }
         let Some(tenure) = self.reins.core.take_spot() else { return };
         self.starting = None;
-        self.tail.clear();
         match Live::start(number, tenure, &self.reins.core.spec) {
             Ok(live) => {
                 self.live = Some(live);
+                self.lifecycle.child_started(self.now());
                 self.go_on_with_handshake();
             }
             Err(error) => self.has_ended(number, Cause(error.to_string()), true),
@@ -340,6 +300,9 @@ impl Driver {
     }
 
     fn tear_down(&mut self, why: Why) {
+        if !why.lets_child_answer() {
+            self.cut_off(&why.cause());
+        }
         if let Some(number) = self.starting.take() {
             return self.drive(Event::Emptied(number, why.cause())); // it is not there yet
         }
@@ -407,7 +370,7 @@ impl Driver {
     /// Why, with the last that the child wrote to its standard error.
     fn with_tail(&mut self, cause: &Cause) -> String {
         let why = in_our_words(cause);
-        match self.tail.lines().last() {
+        match self.lifecycle.last_words().last() {
             // What nostray itself wrote there says the same.
             Some(last) if !last.contains(&why) => format!("{why} (its last words: {last})"),
             _ => why,
@@ -417,20 +380,17 @@ impl Driver {
     fn on_command(&mut self, command: Command) {
         match command {
             Command::Taken => {
-                // The last one to go has been waited for: it is as if it had not gone.
-                if self.linger.take().is_none() {
-                    self.drive(Event::Taken);
-                }
+                let effects = self.lifecycle.take(self.now());
+                self.perform(effects);
             }
             Command::Released(lease) => {
                 self.hand_on(lease);
-                let linger = self.reins.core.spec.keeping.linger;
-                let is_there = matches!(self.machine.state(), State::Starting(_) | State::Ready { .. });
-                if self.machine.holders() == 1 && !linger.is_zero() && is_there && self.live.is_some() {
-                    self.linger = self.linger_of(linger);
-                } else {
-                    self.drive(Event::Released);
-                }
+                let is_there = matches!(self.lifecycle.state(), State::Starting(_) | State::Ready { .. });
+                let live = self.live.as_ref().filter(|_| is_there);
+                let is_asked = live.is_some_and(|live| live.was_called || live.greeting.is_some());
+                let linger = live.map(|_| self.reins.core.spec.keeping.linger);
+                let effects = self.lifecycle.release(linger, is_asked, self.now());
+                self.perform(effects);
             }
             Command::Call(call) => {
                 self.waiting.push_back(Waiting::Call(call));
@@ -448,7 +408,7 @@ impl Driver {
                     live.say(&wire::cancelled(id));
                 }
             }
-            Command::Ready(answer) => match self.machine.state() {
+            Command::Ready(answer) => match self.lifecycle.state() {
                 State::Ready { generation, .. } => {
                     answer.send(Ok(Generation(self.reins.before + generation.0))).ok();
                 }
@@ -460,7 +420,6 @@ impl Driver {
             },
             Command::Restart => self.drive(Event::Restart),
             Command::Stop => {
-                self.linger = None;
                 self.drive(Event::Stop);
                 self.refuse(&Why::Stop.cause());
             }
@@ -469,7 +428,7 @@ impl Driver {
 
     /// Something waits for the child.
     fn wake(&mut self) {
-        match self.machine.state() {
+        match self.lifecycle.state() {
             State::Ended => self.core_is_over(),
             State::Stopping { why: Why::Stop, .. } => self.refuse(&Why::Stop.cause()),
             _ => {
@@ -479,23 +438,9 @@ impl Driver {
         }
     }
 
-    /// A linger counts from *ready*: a child that still has to answer its first call is kept until it has. If it were ended, a caller
-    /// that tries again sooner than the child starts would find no start finished, ever.
-    fn linger_of(&self, time: Duration) -> Option<Linger> {
-        let ends = Instant::now().checked_add(time)?;
-        let is_asked = |live: &&Live| live.was_called || live.greeting.is_some();
-        let is_starting = matches!(self.machine.state(), State::Starting(_));
-        let Some(live) = self.live.as_ref().filter(is_asked).filter(|_| is_starting) else {
-            return Some(Linger { until: ends, from_ready: None });
-        };
-        let within = self.reins.core.spec.keeping.start_timeout.unwrap_or(STARTS_WITHIN);
-        let until = live.started.checked_add(within).map_or(ends, |until| until.max(ends));
-        Some(Linger { until, from_ready: Some(time) })
-    }
-
     /// As much as the child takes. The rest waits here, where it can be taken back.
     fn say_what_waits(&mut self) {
-        let is_there = matches!(self.machine.state(), State::Starting(_) | State::Ready { .. });
+        let is_there = matches!(self.lifecycle.state(), State::Starting(_) | State::Ready { .. });
         let can_hear = |live: &&mut Live| is_there && live.is_greeted && live.stdout.is_some();
         let Some(live) = self.live.as_mut().filter(can_hear) else { return };
         while live.out.len() < ENOUGH
@@ -529,9 +474,9 @@ impl Driver {
                 live.say(&wire::notification(method, &raw(params)));
             }
         }
-        let number = live.number;
         if was_asked {
-            self.drive(Event::Answered(number));
+            let effects = self.lifecycle.child_answered(self.now());
+            self.perform(effects);
         }
         self.say_what_waits();
     }
@@ -560,15 +505,14 @@ impl Driver {
                     return match result {
                         Ok(_) => self.go_on_with_handshake(),
                         Err(error) => {
-                            self.tail.add(format!("handshake refused: {error}\n").as_bytes());
+                            self.lifecycle.stderr(format!("handshake refused: {error}\n").as_bytes());
                             self.drive(Event::BadStart(number));
                         }
                     };
                 }
-                // First, so that whoever has an answer finds the child ready.
-                if *self.machine.state() == State::Starting(number) {
-                    self.drive(Event::Answered(number));
-                }
+                // First, so that a caller that has an answer finds the child ready.
+                let effects = self.lifecycle.child_answered(self.now());
+                self.perform(effects);
                 if let Some(answer) = self.flights.remove(&id) {
                     answer.send(result).ok();
                 }
@@ -586,14 +530,13 @@ impl Driver {
         self.take_back_unread();
         let Some(live) = self.live.take() else { return };
         let (number, has_asked) = (live.number, live.has_asked);
-        live.hear_last_words(&mut self.tail);
+        live.hear_last_words(&mut self.lifecycle);
         drop(live);
         // By `nostray stop`, by the end of its session, by a newcomer to its slot: whoever stops something means it, and a child that
         // came back at once would be the keep-alive that nobody can end.
-        let is_ours = has_asked || matches!(self.machine.state(), State::Stopping { .. });
+        let is_ours = has_asked || matches!(self.lifecycle.state(), State::Stopping { .. });
         if matches!(exit.cause, Why_::Asked(_)) && !is_ours {
             self.reins.core.is_over_because(&exit.cause.to_string());
-            self.linger = None;
             self.drive(Event::Stop);
         }
         let cause = Cause(match &exit.cause {
@@ -615,10 +558,6 @@ impl Driver {
             }
         }
         self.epitaph = Some(why);
-        // Nobody holds it, so it is not revived, whatever its end was.
-        if self.linger.take().is_some() {
-            self.drive(Event::Released);
-        }
         if was_not_started && self.reins.before + number.0 == 1 {
             self.drive(Event::Hopeless(number, cause));
         } else {

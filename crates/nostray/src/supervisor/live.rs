@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nostray_rpc::{Id, Line, Lines, Skimmed};
-use nostray_supervise::{Generation as Number, Said, Tail};
+use nostray_supervise::{Generation as Number, Lifecycle, Said};
 use nostray_sys::stream;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -59,7 +59,6 @@ pub(super) struct Live {
     /// The request of the handshake that it has not answered.
     pub(super) greeting: Option<u64>,
     pub(super) is_greeted: bool,
-    pub(super) started: Instant,
     /// A call was said to it, or waits in its input.
     pub(super) was_called: bool,
     /// Its input ends when all is written, or then.
@@ -184,7 +183,6 @@ impl Live {
             handshake,
             greeting: None,
             is_greeted: false,
-            started: Instant::now(),
             was_called: false,
             silent_at: None,
             ask_at: None,
@@ -265,7 +263,7 @@ impl Live {
 
     /// Takes in what it has written to its standard error, so that its last words are not missing where its end is told. No more than a
     /// pipe holds: what is left of its tree may go on writing.
-    pub(super) fn hear_last_words(&self, tail: &mut Tail) {
+    pub(super) fn hear_last_words(&self, lifecycle: &mut Lifecycle) {
         let Some(stderr) = &self.stderr else { return };
         let (mut errors, mut heard) = ([0; 4096], 0);
         // Not as the runtime reads it: that may not have noticed yet that there is something.
@@ -273,7 +271,7 @@ impl Live {
             && let Ok(Some(count)) = stream::read(stderr, &mut errors)
             && count > 0
         {
-            tail.add(&errors[..count]);
+            lifecycle.stderr(&errors[..count]);
             heard += count;
         }
     }
@@ -309,7 +307,7 @@ impl Live {
     }
 
     /// The next thing that it does. Nothing is lost if nobody waits for it to the end.
-    pub(super) async fn next(&mut self, tail: &mut Tail) -> Stir {
+    pub(super) async fn next(&mut self, lifecycle: &mut Lifecycle) -> Stir {
         let Self { stdin, stdout, stderr, lines, out, unread, answers, front, front_ended, pen, gone, .. } = self;
         let mut errors = [0; 4096];
         let read = async {
@@ -375,7 +373,7 @@ impl Live {
                 if count == 0 {
                     *stderr = None;
                 } else {
-                    tail.add(&errors[..count]);
+                    lifecycle.stderr(&errors[..count]);
                 }
                 Stir::Errors
             }

@@ -16,7 +16,7 @@ use nostray_pen::Rate;
 pub(super) fn policy(on_demand: bool) -> Policy {
     Policy {
         respawn: true,
-        backoff: Backoff::of_links(),
+        backoff: Backoff::for_attaching(),
         max_failures: Rate { times: u32::MAX, within: Duration::from_secs(1) },
         sustained: Duration::from_secs(1),
         hibernate: None,
@@ -234,7 +234,7 @@ impl Front<'_> {
             }
             ToFront::Refused { cause, stderr } => {
                 self.session.stderr(stderr.join("\n").as_bytes());
-                self.session.refuse(Cause(cause), now);
+                self.session.refuse(&Cause(cause), now);
             }
             ToFront::Leaving => {
                 link.part();

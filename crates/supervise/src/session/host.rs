@@ -10,7 +10,7 @@ use super::{Effect, INTERNAL, INVALID, Protocol, Session, TOO_MANY, Verdict, dis
 use crate::cache::Asker;
 use crate::flights::Hold;
 use crate::lists::ListKind;
-use crate::machine::{Event, Moment, State};
+use crate::machine::{Event, Moment, State, Why};
 use crate::memory::{MOST, Note};
 use crate::replays::Entry;
 use crate::waiting::Waiting;
@@ -78,7 +78,7 @@ impl Session {
             self.effects.push(Effect::ToHost(error(id, INVALID, &format!("a request {message}"), None)));
         } else if let Some((asker, asked)) = self.reverse.answered(id)
             && asker.is_some()
-            && asker == self.machine.state().live()
+            && asker == self.lifecycle.state().live()
         {
             let line = error(&asked, INTERNAL, &format!("the client's answer {message}"), None);
             self.effects.push(Effect::ToChild(line));
@@ -167,8 +167,8 @@ impl Session {
         }
         self.queue.push(Waiting { line, asks, batch, deadline });
         if needed {
-            match self.machine.state() {
-                State::Ended => self.perform(crate::machine::Action::Refuse(crate::machine::Why::Stop.cause()), now),
+            match self.lifecycle.state() {
+                State::Ended => self.refuse_waiting(&Why::Stop.cause()),
                 _ => {
                     self.drive(Event::Demanded, now);
                     self.effects.push(Effect::Demand);
@@ -348,7 +348,7 @@ impl Session {
 
     /// An answer to something that a child has asked: only for the one who asked.
     fn host_response(&mut self, envelope: &Envelope<'_>, id: &Id) -> Verdict {
-        let live = self.machine.state().live();
+        let live = self.lifecycle.state().live();
         match self.reverse.answered(id) {
             Some((asker, asked)) if asker.is_some() && asker == live => {
                 if asked == *id {

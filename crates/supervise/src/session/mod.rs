@@ -16,13 +16,12 @@ use serde_json::json;
 
 use crate::cache::{Asker, Cache};
 use crate::flights::{Flights, Hold};
+use crate::lifecycle::{self, Activity, Lifecycle};
 use crate::lists::Seen;
-use crate::machine::{Action, Cause, Event, Generation, Machine, Moment, Policy, State, Why};
+use crate::machine::{Cause, Event, Generation, Moment, Policy, State, Why};
 use crate::memory::{Memory, Note};
 use crate::replays::Replay;
 use crate::reverse::Reverse;
-use crate::tail::Tail;
-use crate::timers::Timers;
 use crate::waiting::{Queue, Waiting};
 use replay::{Checks, Gate};
 
@@ -95,8 +94,7 @@ const BETWEEN_LEGS: Duration = Duration::from_secs(600);
 pub struct Session {
     protocol: Protocol,
     call_timeout: Option<Duration>,
-    machine: Machine,
-    timers: Timers,
+    lifecycle: Lifecycle,
     gate: Gate,
     queue: Queue,
     flights: Flights,
@@ -115,18 +113,12 @@ pub struct Session {
     lazy: bool,
     legs: Vec<Moment>,
     batches: u64,
-    is_busy: bool,
-    /// The last child from which all was taken back that it had not read.
-    parted: Option<Generation>,
     /// The host has ended its input, and what waits has until then.
     closing: Option<Moment>,
     released: bool,
     /// Calls that are left get no answer: the session closes, and the host recovers.
     leaves_calls_open: bool,
-    tail: Tail,
     effects: Vec<Effect>,
-    /// Random numbers for pauses: a linear generator is enough to keep thirty children apart.
-    luck: u64,
 }
 
 impl Session {
@@ -136,8 +128,7 @@ impl Session {
         Self {
             protocol: settings.protocol,
             call_timeout: settings.call_timeout,
-            machine: Machine::new(settings.policy),
-            timers: Timers::default(),
+            lifecycle: Lifecycle::new(settings.policy, seed),
             gate: Gate::Closed,
             queue: Queue::default(),
             flights: Flights::default(),
@@ -152,14 +143,10 @@ impl Session {
             lazy,
             legs: Vec::new(),
             batches: 0,
-            is_busy: false,
-            parted: None,
             closing: None,
             released: false,
             leaves_calls_open: false,
-            tail: Tail::default(),
             effects: Vec::new(),
-            luck: seed | 1,
         }
     }
 
@@ -182,13 +169,13 @@ impl Session {
     /// Where the child is in its life.
     #[must_use]
     pub fn state(&self) -> &State {
-        self.machine.state()
+        self.lifecycle.state()
     }
 
     /// How many there have been.
     #[must_use]
     pub fn generation(&self) -> Generation {
-        self.machine.generation()
+        self.lifecycle.generation()
     }
 
     /// Whether the host may be read from. If not, what it has said already waits for a child.
@@ -212,7 +199,7 @@ impl Session {
     /// Whether it is over: nothing lives and nothing ever will.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        match self.machine.state() {
+        match self.lifecycle.state() {
             State::Ended => true,
             state => self.released && state.live().is_none(),
         }
@@ -225,22 +212,22 @@ impl Session {
 
     /// The last lines of the child's standard error.
     pub fn stderr(&mut self, bytes: &[u8]) {
-        self.tail.add(bytes);
+        self.lifecycle.stderr(bytes);
     }
 
     /// When [`Session::tick`] wants to be called next.
     #[must_use]
     pub fn deadline(&mut self) -> Option<Moment> {
-        let timers = self.timers.next();
+        let lifecycle = self.lifecycle.deadline();
         let legs = self.legs.iter().copied().min();
         let closing = self.closing.filter(|_| !self.released);
-        [timers, self.flights.deadline(), self.queue.deadline(), closing, legs].into_iter().flatten().min()
+        [lifecycle, self.flights.deadline(), self.queue.deadline(), closing, legs].into_iter().flatten().min()
     }
 
     /// Time has passed.
     pub fn tick(&mut self, now: Moment) {
-        while let Some(timer) = self.timers.fired(now) {
-            self.drive(Event::Fired(timer), now);
+        while let Some(effects) = self.lifecycle.tick(now) {
+            self.perform_all(effects, now);
         }
         while let Some(id) = self.flights.overdue(now) {
             self.too_slow(&id);
@@ -272,7 +259,7 @@ impl Session {
     /// The host has ended its input. What waits for a child is given this long to reach one.
     pub fn host_closed(&mut self, patience: Duration, now: Moment) {
         self.closing = Some(now + patience);
-        if self.queue.is_empty() || self.machine.state().live().is_none() {
+        if self.queue.is_empty() || self.lifecycle.state().live().is_none() {
             self.release(now);
         }
     }
@@ -312,9 +299,7 @@ impl Session {
 
     /// The child has been told to end, and these lines were taken from it: see [`Session::child_has_not_read`].
     pub fn child_is_torn_down(&mut self, generation: Generation, why: Why, unread: &[u8], now: Moment) {
-        self.parted = Some(generation);
-        // After a stop the child may still answer what it has been given.
-        if !matches!(why, Why::Stop | Why::Released) {
+        if !why.lets_child_answer() {
             self.child_has_not_read(unread, now);
             self.answer_light(now);
             self.cut_off(&why.cause());
@@ -325,19 +310,16 @@ impl Session {
 
     /// The child ended by itself.
     pub fn child_died(&mut self, generation: Generation, cause: Cause, now: Moment) {
-        self.parted = Some(generation);
         self.drive(Event::Died(generation, cause), now);
     }
 
     /// The child's tree is empty.
     pub fn child_emptied(&mut self, generation: Generation, cause: Cause, now: Moment) {
-        self.parted = Some(generation);
         self.drive(Event::Emptied(generation, cause), now);
     }
 
     /// Its program is not there.
     pub fn child_hopeless(&mut self, generation: Generation, cause: Cause, now: Moment) {
-        self.parted = Some(generation);
         self.drive(Event::Hopeless(generation, cause), now);
     }
 
@@ -352,8 +334,8 @@ impl Session {
     /// for the next one waits in vain.
     pub fn child_is_over(&mut self, generation: Generation, cause: Cause, now: Moment) {
         self.child_hopeless(generation, cause.clone(), now);
-        self.perform(Action::CutOff(cause.clone()), now);
-        self.refuse(cause, now);
+        self.perform(lifecycle::Effect::CutOff(cause.clone()));
+        self.refuse(&cause, now);
     }
 
     /// The child that others keep is not there any more. With a cause, whatever was in flight is answered with it; otherwise what
@@ -433,20 +415,19 @@ impl Session {
             self.answer_light(now);
         }
         self.cut_off(cause.unwrap_or(&Cause("it was not there any more".to_owned())));
-        let generation = self.machine.generation();
-        self.part_from(generation);
+        self.part_from(self.lifecycle.generation());
         self.settle(now);
     }
 
-    /// Whatever waits for a child that others keep waits in vain.
-    pub fn refuse(&mut self, cause: Cause, now: Moment) {
-        self.perform(Action::Refuse(cause), now);
+    /// What waits for a shared child waits in vain: answers it with an error.
+    pub fn refuse(&mut self, cause: &Cause, now: Moment) {
+        self.refuse_waiting(cause);
         self.settle(now);
     }
 
     /// From now on the child is kept otherwise.
     pub fn adopt(&mut self, policy: Policy) {
-        self.machine.adopt(policy);
+        self.lifecycle.adopt(policy);
     }
 
     /// Its tree is over its limit of memory, or over twice as much.
@@ -456,47 +437,41 @@ impl Session {
     }
 
     fn drive(&mut self, event: Event, now: Moment) {
-        self.luck = self.luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let luck = (self.luck >> 11) as f64 / (1u64 << 53) as f64;
-        for action in self.machine.on(event, now, luck) {
-            self.perform(action, now);
-        }
+        let effects = self.lifecycle.on(event, now);
+        self.perform_all(effects, now);
+    }
+
+    fn perform_all(&mut self, effects: Vec<lifecycle::Effect>, now: Moment) {
+        effects.into_iter().for_each(|effect| self.perform(effect));
         self.settle(now);
     }
 
-    fn perform(&mut self, action: Action, now: Moment) {
-        if self.machine.ends_for_good() {
+    fn perform(&mut self, effect: lifecycle::Effect) {
+        if self.lifecycle.ends_for_good() {
             self.ends_with_child();
         }
-        match action {
-            Action::Start(generation) => {
-                self.tail.clear();
-                self.effects.push(Effect::Start(generation));
-            }
-            Action::TearDown(generation, why) => {
+        match effect {
+            lifecycle::Effect::Start(generation) => self.effects.push(Effect::Start(generation)),
+            // The front takes back first what the child has not read: see `child_is_torn_down`.
+            lifecycle::Effect::TearDown(generation, why) => {
                 self.gate = Gate::Closed;
                 self.effects.push(Effect::TearDown(generation, why));
             }
-            // What it has not read is taken from it first: see `child_is_torn_down`.
-            Action::CutOff(_) if self.is_to_be_torn_down() => {}
-            Action::CutOff(cause) => {
+            lifecycle::Effect::CutOff(cause) => {
                 self.cut_off(&cause);
-                let generation = self.machine.generation();
-                self.part_from(generation);
+                self.part_from(self.lifecycle.generation());
             }
-            Action::Refuse(cause) => {
-                for waiting in self.queue.take_all() {
-                    let ids: Vec<Id> = waiting.asks.into_iter().map(|(id, _)| id).collect();
-                    self.fail(&ids, waiting.batch.is_some(), &cause, "this call was not made");
-                }
-            }
-            Action::Arm(timer, after) => self.timers.arm(timer, after, now),
-            Action::Disarm(timer) => self.timers.disarm(timer),
+            lifecycle::Effect::Refuse(cause) => self.refuse_waiting(&cause),
+            lifecycle::Effect::Ended => {}
         }
     }
 
-    fn is_to_be_torn_down(&self) -> bool {
-        matches!(self.machine.state(), State::Stopping { generation, .. } if self.parted != Some(*generation))
+    /// Answers everything that waits for a child with an error.
+    fn refuse_waiting(&mut self, cause: &Cause) {
+        for waiting in self.queue.take_all() {
+            let ids: Vec<Id> = waiting.asks.into_iter().map(|(id, _)| id).collect();
+            self.fail(&ids, waiting.batch.is_some(), cause, "this call was not made");
+        }
     }
 
     /// Answers everything that is in flight with an error.
@@ -508,7 +483,7 @@ impl Session {
 
     fn fail(&mut self, ids: &[Id], batch: bool, cause: &Cause, outcome: &str) {
         let message = format!("the server is not there: {cause}; {outcome}");
-        let data = json!({ "nostray": { "cause": cause.0, "stderr": self.tail.lines() } });
+        let data = json!({ "nostray": { "cause": cause.0, "stderr": self.lifecycle.last_words() } });
         let line = match ids {
             [] => return,
             _ if self.leaves_calls_open => return,
@@ -524,7 +499,7 @@ impl Session {
         self.checks = Checks::default();
         // Streams are opened again with the next child.
         let left = self.flights.cut_off();
-        debug_assert!(left.is_empty() || !self.is_busy, "whoever waits is told before");
+        debug_assert!(left.is_empty() || !self.lifecycle.is_busy(), "a caller is answered before");
         self.orphan_questions(generation);
     }
 
@@ -539,18 +514,20 @@ impl Session {
         }
     }
 
-    /// Tells the machine whether something is in flight, if that has changed.
+    /// Lets the lifecycle see what is in flight and what waits.
     fn settle(&mut self, now: Moment) {
-        let is_busy = self.flights.is_busy()
-            || !self.queue.is_empty()
-            || self.gate.is_telling()
-            || !self.legs.is_empty()
-            || self.reverse.is_waiting(self.machine.generation());
-        if std::mem::replace(&mut self.is_busy, is_busy) != is_busy && !self.machine.takes_note(is_busy) {
-            self.drive(if is_busy { Event::Busy } else { Event::Quiet }, now);
-        }
-        if self.flights.is_waited_for() || self.gate.is_telling() {
-            self.timers.asked(now);
+        let is_telling = self.gate.is_telling();
+        let activity = Activity {
+            asked: self.flights.is_waited_for() || is_telling,
+            busy: self.flights.is_busy()
+                || !self.queue.is_empty()
+                || is_telling
+                || !self.legs.is_empty()
+                || self.reverse.is_waiting(self.lifecycle.generation()),
+        };
+        let effects = self.lifecycle.observe(activity, now);
+        if !effects.is_empty() {
+            self.perform_all(effects, now);
         }
     }
 }

@@ -73,7 +73,7 @@ struct Check {
 impl Session {
     /// The child can be written to.
     pub fn child_started(&mut self, generation: Generation, now: Moment) {
-        if *self.machine.state() != State::Starting(generation) {
+        if *self.lifecycle.state() != State::Starting(generation) {
             return; // it is to end before it was there, and what is said to it would be lost
         }
         let left: VecDeque<_> = self.memory.script().into();

@@ -272,7 +272,7 @@ fn what_neither_came_back_nor_was_answered_is_an_error_and_whoever_waits_in_vain
     assert!(last["id"] == 7 && last["error"]["code"] == GONE, "{last}");
 
     stage.host_says(r#"{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"b"}}"#);
-    stage.session.refuse(Cause("it failed too often".to_owned()), stage.now);
+    stage.session.refuse(&Cause("it failed too often".to_owned()), stage.now);
     stage.perform();
     // The next child was started, and is being told the handshake: what waits for it waits no more.
     let refused = stage.host.iter().filter(|message| message["id"] == 8 && message["error"]["code"] == GONE).count();

@@ -1,9 +1,9 @@
-//! The words of the machine: states, events, actions.
+//! The types of the machine: policy, states, events, timers, actions.
 
 use std::fmt;
 use std::time::Duration;
 
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, MAX_FAILURES};
 use nostray_pen::Rate;
 
 /// Counts the incarnations of a child.
@@ -46,6 +46,25 @@ pub struct Policy {
     pub on_demand: bool,
 }
 
+/// How long a child has to be *ready* until its earlier failures are forgotten.
+const SUSTAINED: Duration = Duration::from_secs(30);
+
+impl Default for Policy {
+    /// What holds of a child of which the user has said nothing.
+    fn default() -> Self {
+        Self {
+            respawn: false,
+            backoff: Backoff::default(),
+            max_failures: MAX_FAILURES,
+            sustained: SUSTAINED,
+            hibernate: None,
+            max_age: None,
+            start_timeout: None,
+            on_demand: false,
+        }
+    }
+}
+
 /// Why a child is torn down although it lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
@@ -68,7 +87,14 @@ pub enum Why {
 }
 
 impl Why {
-    /// What whoever waits is told.
+    /// Whether the child may still answer, within its grace, what it was asked before. Otherwise its callers are told at once that it
+    /// is gone, and nothing that it says reaches them.
+    #[must_use]
+    pub fn lets_child_answer(self) -> bool {
+        matches!(self, Self::Stop | Self::Released)
+    }
+
+    /// What a caller is told.
     #[must_use]
     pub fn cause(self) -> Cause {
         Cause(
