@@ -82,7 +82,7 @@ impl Front<'_> {
     }
 
     pub(super) fn tell_child(&mut self, bytes: &[u8]) {
-        let is_like_a_word = self.link.is_some() && bytes.first() == Some(&b'!');
+        let is_like_a_word = self.upstream.shared().is_some() && bytes.first() == Some(&b'!');
         if let Some(talk) = self.talk() {
             // What a host says is never a word of ours, and what is no JSON stays so behind a space.
             if is_like_a_word {
@@ -104,10 +104,7 @@ impl Front<'_> {
                 if let Some(Found::Whole(span)) = lines.rest_found() {
                     self.ward.log("cut off", lines.bytes(span.text));
                 }
-                match &self.link {
-                    Some(_) => self.link_is_lost(),
-                    None => self.ward.is_mute(),
-                }
+                self.upstream_closed();
             } else if let Some(talk) = self.talk() {
                 talk.heard(lines);
             }
@@ -123,7 +120,7 @@ impl Front<'_> {
         let mut run: Option<Range<usize>> = None;
         while let Some(found) = lines.next_found() {
             match found {
-                Found::Whole(span) if self.link.is_some() && self.is_word(lines.bytes(span.text.clone())) => {
+                Found::Whole(span) if self.is_word(lines.bytes(span.text.clone())) => {
                     self.pass_to_host(lines, run.take(), false)?;
                     let text = lines.bytes(span.text).to_vec();
                     if !self.on_word(&text) {

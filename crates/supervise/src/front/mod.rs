@@ -2,8 +2,9 @@
 //! the [`Session`] decide, and does what it says. It never waits for anybody, and keeps no more than what is on its way.
 
 mod lines;
-mod pens;
+mod own;
 mod shared;
+mod upstream;
 mod wait;
 
 use std::io;
@@ -19,11 +20,13 @@ use nostray_sys::events::Events;
 use nostray_sys::stream::Sink;
 
 use crate::cache::Cache;
-use crate::link::{Link, Share};
-use crate::machine::{Moment, Policy, State};
+use crate::link::Share;
+use crate::machine::{Moment, State};
 use crate::outbox::Outbox;
 use crate::session::{Effect, Session, Settings};
-use crate::ward::{Keeping, Talk, Ward};
+use crate::ward::{Keeping, Ward};
+use shared::Shared;
+use upstream::Upstream;
 use wait::Source;
 
 pub use nostray_pen::Error;
@@ -66,19 +69,22 @@ pub fn run(options: Options) -> Result<u8, Error> {
     let cache = (lazy || remember).then(|| Cache::open(&keeping.spec.command, &directory));
     let own_policy = settings.policy.clone();
     let settings = match share {
-        Some(_) => Settings { policy: shared::policy(own_policy.on_demand), ..settings },
+        Some(_) => Settings { policy: Shared::policy(own_policy.on_demand), ..settings },
         None => settings,
     };
     let session = Session::new(settings, cache, lazy, nostray_sys::process::random());
     let from_host = Some(Lines::new(keeping.max_line));
     let mut ward = Ward::new(keeping, opener, id);
-    let link = share.map(|mut share| {
-        share.attach.host = ward.opener.host().map(Process::from);
-        Link::new(share)
-    });
-    if link.is_none() {
-        ward.keep().map_err(|error| Error::System { action: "become a subreaper", error })?;
-    }
+    let upstream = match share {
+        Some(mut share) => {
+            share.attach.host = ward.opener.host().map(Process::from);
+            Upstream::Shared(Box::new(Shared::new(share, own_policy)))
+        }
+        None => {
+            ward.keep().map_err(|error| Error::System { action: "become a subreaper", error })?;
+            Upstream::Own
+        }
+    };
     if let Some(tenancy) = tenancy {
         ward.hold(tenancy).map_err(Error::Refused)?;
     }
@@ -90,10 +96,9 @@ pub fn run(options: Options) -> Result<u8, Error> {
         to_host: Outbox::new(Sink::of(host.stdout)),
         errors: Outbox::new(Sink::of(host.stderr)),
         host,
-        own_policy,
         events,
         ward,
-        link,
+        upstream,
         session,
         began: Instant::now(),
         sweep_at: Some(Instant::now() + SETTLED),
@@ -115,12 +120,10 @@ struct HostEnds<'a> {
 }
 
 struct Front<'a> {
-    /// When the child is started and ended, if it is our own.
-    own_policy: Policy,
     events: Events,
+    /// Keeps a child of the front's own, if there is one, and the front's record.
     ward: Ward,
-    /// The way to a child that others share. Without it, the child is our own.
-    link: Option<Link>,
+    upstream: Upstream,
     session: Session,
     host: HostEnds<'a>,
     /// Until the host ends its output.
@@ -166,14 +169,6 @@ impl Front<'_> {
         self.began.elapsed()
     }
 
-    /// Whom the session talks to.
-    fn talk(&mut self) -> Option<&mut Talk> {
-        match &mut self.link {
-            Some(link) => link.talk(),
-            None => self.ward.child.as_mut().map(|child| &mut child.talk),
-        }
-    }
-
     /// Nothing lives, nothing will, and the host has got all that it wants to read. One that reads nothing for as long as its
     /// child would have been given to end waits for us, as we would for it.
     fn is_over(&mut self) -> bool {
@@ -189,7 +184,7 @@ impl Front<'_> {
 
     fn next_deadline(&mut self) -> Option<Instant> {
         let session = self.session.deadline().map(|at| self.began + at);
-        let link = self.link.as_ref().and_then(Link::deadline);
+        let link = self.upstream.shared().and_then(|shared| shared.link.deadline());
         let own = [self.sweep_at, self.tidy_at, self.hung_up, self.farewell];
         own.into_iter().chain([session, self.ward.deadline(), link]).flatten().min()
     }
@@ -206,10 +201,11 @@ impl Front<'_> {
                     }
                     Effect::ToHost(_) => {}
                     Effect::ToChild(line) => self.tell_child(&line),
-                    Effect::Start(generation) => self.start(generation),
-                    Effect::TearDown(_, why) => self.tear_down(why),
-                    Effect::Demand => self.demand(),
-                    Effect::Told => self.say_told(),
+                    Effect::Connect(generation) => self.connect(generation),
+                    Effect::Disconnect(_, why) => self.disconnect(why),
+                    // A front that starts the child itself knows both without being told.
+                    Effect::Demand => self.upstream.shared_mut().into_iter().for_each(Shared::demand),
+                    Effect::Told => self.upstream.shared_mut().into_iter().for_each(Shared::say_told),
                 }
             }
         }
@@ -217,10 +213,10 @@ impl Front<'_> {
     }
 
     fn put_on_record(&mut self) {
-        let Self { session, ward, began, own_policy, .. } = self;
+        let Self { session, ward, began, .. } = self;
         let (state, generation) = (session.state().clone(), session.generation());
-        let pause = || session.deadline().map_or(Moment::ZERO, |at| at.saturating_sub(began.elapsed()));
-        let is_new = ward.put_on_record(&state, generation, pause, own_policy.max_failures);
+        let pause = || session.pause(began.elapsed());
+        let is_new = ward.put_on_record(session.state(), generation, pause, session.policy().max_failures);
         if is_new && matches!(state, State::Asleep | State::Tripped { .. }) {
             self.save();
         }

@@ -7,7 +7,7 @@ use nostray_sys::descriptors::write_to_stderr_at_once;
 use nostray_sys::poll::Until;
 
 use super::Front;
-use crate::link::Link;
+use super::shared::Shared;
 use crate::ward::{Event, Ward};
 
 /// More than this on its way to somebody, and nothing more is read that would go there too. Not less, or the next long line
@@ -63,9 +63,9 @@ impl Front<'_> {
     pub(super) fn wait(&mut self, names: &mut Vec<usize>) {
         let timeout = self.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
         let waiting = self.talk().map_or(0, |talk| talk.waiting());
-        let is_settling = self.link.as_ref().is_some_and(|link| link.is_settling);
-        let is_daemon = self.is_daemon();
-        let stamp = self.link.as_ref().map_or(0, |link| link.connections);
+        let shared = self.upstream.shared();
+        let is_settling = shared.is_some_and(|shared| shared.link.is_settling);
+        let is_daemon = shared.is_some_and(Shared::is_daemon);
         let events = &mut self.events;
         let mut want = |name: usize, fd: BorrowedFd<'_>, until, stamp| events.want(name, fd, until, stamp);
         want(SIGNALS, self.ward.opener.signals(), Until::Readable, 0);
@@ -94,7 +94,10 @@ impl Front<'_> {
             }
         }
         let is_heard = self.to_host.len() < ENOUGH;
-        if let Some(talk) = self.link.as_ref().and_then(Link::look) {
+        if let Some(link) = self.upstream.shared().map(|shared| &shared.link)
+            && let Some(talk) = link.look()
+        {
+            let stamp = link.connections;
             if let Some(mouth) = talk.mouth().filter(|_| is_heard) {
                 want(FROM_LINK, mouth.as_fd(), Until::Readable, stamp);
             }

@@ -68,13 +68,13 @@ pub enum Effect {
     ToHost(Vec<u8>),
     /// Write this to the child.
     ToChild(Vec<u8>),
-    /// Start the child.
-    Start(Generation),
-    /// Tear it down, and say so: [`Session::child_is_torn_down`].
-    TearDown(Generation, Why),
-    /// The child was told all that it must know. For a steward, who does not see what is replayed and what is new.
+    /// Start the child, or attach to it if it is shared. Answered with [`Session::child_started`].
+    Connect(Generation),
+    /// Tear the child down, or detach from it if it is shared. Answered with [`Session::child_is_torn_down`].
+    Disconnect(Generation, Why),
+    /// The child was told all that it must know. For a steward, which cannot tell what is replayed from what is new.
     Told,
-    /// Something waits for the child, whether it is there or not. For whoever does not start it himself.
+    /// Something waits for the child, whether there is one or not. For a steward, which starts the child itself.
     Demand,
 }
 
@@ -172,7 +172,19 @@ impl Session {
         self.lifecycle.state()
     }
 
-    /// How many there have been.
+    /// The policy of the child, or of the link to a shared one.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        self.lifecycle.policy()
+    }
+
+    /// How long it is until the next start, if the child backs off.
+    #[must_use]
+    pub fn pause(&self, now: Moment) -> Duration {
+        self.lifecycle.pause(now)
+    }
+
+    /// How many generations there have been.
     #[must_use]
     pub fn generation(&self) -> Generation {
         self.lifecycle.generation()
@@ -451,11 +463,11 @@ impl Session {
             self.ends_with_child();
         }
         match effect {
-            lifecycle::Effect::Start(generation) => self.effects.push(Effect::Start(generation)),
+            lifecycle::Effect::Start(generation) => self.effects.push(Effect::Connect(generation)),
             // The front takes back first what the child has not read: see `child_is_torn_down`.
             lifecycle::Effect::TearDown(generation, why) => {
                 self.gate = Gate::Closed;
-                self.effects.push(Effect::TearDown(generation, why));
+                self.effects.push(Effect::Disconnect(generation, why));
             }
             lifecycle::Effect::CutOff(cause) => {
                 self.cut_off(&cause);

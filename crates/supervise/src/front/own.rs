@@ -7,7 +7,8 @@ use nostray_registry::{Cause, Story};
 use nostray_sys::poll::{self, Until};
 
 use super::Front;
-use crate::machine::{Generation, State, Why};
+use super::upstream::Upstream;
+use crate::machine::{Generation, Why};
 use crate::ward::Happened;
 
 impl Front<'_> {
@@ -94,7 +95,7 @@ impl Front<'_> {
     }
 
     fn read_all(&mut self) {
-        if self.link.is_none() && self.read_child(true).is_err() {
+        if matches!(self.upstream, Upstream::Own) && self.read_child(true).is_err() {
             self.host_is_deaf();
         }
         // Bounded, too: each time is no more than the buffer.
@@ -105,31 +106,19 @@ impl Front<'_> {
         }
     }
 
+    /// Starts a child. Nothing of the last one is left.
     pub(super) fn start(&mut self, generation: Generation) {
         let now = self.now();
-        // Its end may not have been seen yet, and nothing is started for nobody; nor in vain.
-        self.on_host_ended();
-        if *self.session.state() != State::Starting(generation) {
-            self.session.child_emptied(generation, Why::Released.cause(), now);
-            return;
-        }
-        if self.link.is_some() {
-            return self.hold(generation);
-        }
         match self.ward.start(generation, &[]) {
             Ok(()) => self.session.child_started(generation, now),
             Err(cause) => self.session.child_emptied(generation, cause, now),
         }
     }
 
-    pub(super) fn tear_down(&mut self, why: Why) {
-        let eof = self.ward.keeping().spec.graces.eof();
-        let patience = if self.host_gone { Duration::ZERO } else { eof };
-        if self.link.is_some() {
-            return self.let_go(why, patience);
-        }
+    /// Tears the child down. `patience` is how long its input stays open for what is on its way there.
+    pub(super) fn tear_down(&mut self, why: Why, patience: Duration) {
         let (generation, now) = (self.session.generation(), self.now());
-        let unread = if matches!(why, Why::Stop | Why::Released) { Vec::new() } else { self.ward.take_unread() };
+        let unread = if why.lets_child_answer() { Vec::new() } else { self.ward.take_unread() };
         self.session.child_is_torn_down(generation, why, &unread, now);
         self.ward.tear_down(why, patience);
     }
