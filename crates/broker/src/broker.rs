@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nostray_registry::{Cause, files};
-use nostray_supervise::link::{BROKER, Request, Status, ToFront, line};
+use nostray_supervise::link::BROKER;
+use nostray_supervise::wire::{Request, Status, ToFront, control_line};
 use nostray_sys::descriptors::{replace_with_null, write_to_stderr_at_once};
 use nostray_sys::events::Events;
 use nostray_sys::local;
@@ -219,7 +220,7 @@ impl Broker {
             Request::Attach(attach) => match self.stewards.lease(&attach, connection) {
                 Ok(()) => return,
                 Err((why, connection)) => {
-                    say(&connection, &line(&why));
+                    say(&connection, &control_line(&why));
                     return;
                 }
             },

@@ -11,7 +11,6 @@ mod environment;
 mod key;
 mod router;
 mod steward;
-mod words;
 
 pub use broker::serve;
 pub use environment::session_named_by_host;

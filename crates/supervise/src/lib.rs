@@ -22,6 +22,7 @@ mod stderr_tail;
 mod timers;
 mod waiting;
 mod ward;
+pub mod wire;
 
 pub use backoff::{Backoff, MAX_FAILURES};
 pub use cache::Cache;

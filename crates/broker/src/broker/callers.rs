@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use nostray_supervise::link::Request;
+use nostray_supervise::wire::Request;
 use nostray_sys::stream;
 
 /// How long one may take to say it.

@@ -6,9 +6,11 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use nostray_pen::MARK;
+use nostray_pen::{Isolation, MARK};
 use nostray_registry::{end_stopped_steward, masked};
-use nostray_supervise::link::{Attach, SLOT_KEY, ToFront, line};
+use nostray_supervise::wire::{
+    Attach, FromBroker, Received, SLOT_KEY, StewardSetup, ToBroker, ToFront, control_line, receive, send,
+};
 use nostray_sys::descriptors::{message_pair, write_to_stderr_at_once};
 use nostray_sys::events::Events;
 use nostray_sys::identity::Identity;
@@ -19,7 +21,6 @@ use nostray_sys::{Pid, Signal};
 
 use super::{no, say};
 use crate::key::{Key, Keys, Parts, Salt};
-use crate::words::{Came, Charge, FromKeeper, ToKeeper, receive, send};
 
 /// How many children may be shared at a time.
 const MOST: usize = 256;
@@ -47,7 +48,7 @@ struct Steward {
     name: Option<String>,
     id: Option<String>,
     /// What could not be sent yet.
-    waiting: VecDeque<(ToKeeper, Option<OwnedFd>)>,
+    waiting: VecDeque<(FromBroker, Option<OwnedFd>)>,
     sent: u64,
     /// Whether it is stopped.
     standstill: Option<Standstill>,
@@ -82,9 +83,9 @@ impl Stewards {
     pub(super) fn lease(&mut self, attach: &Attach, connection: OwnedFd) -> Result<(), (ToFront, OwnedFd)> {
         let Keys { key, base, parts } = self.salt.keys(attach);
         let mut command = masked(&attach.command.iter().map(|word| word.0.clone()).collect::<Vec<_>>());
-        if attach.wish.daemon.is_some() {
+        if attach.settings.daemon.is_some() {
             // A name is for a child that sessions talk to, or for one daemon.
-            let isolated = if attach.wish.isolate { &["--isolate", "pid"][..] } else { &[] };
+            let isolated = if attach.settings.isolation == Isolation::Pid { &["--isolate", "pid"][..] } else { &[] };
             let hold = [&["nostray", "hold"], isolated, &["--"]].concat();
             command.splice(..0, hold.into_iter().map(str::to_owned));
         }
@@ -127,9 +128,9 @@ impl Stewards {
             steward.sent += 1;
             // The front looks itself whether this one is stopped.
             if let Some(standstill) = &steward.standstill {
-                say(&connection, &line(&ToFront::KeptBy(standstill.who().into())));
+                say(&connection, &control_line(&ToFront::KeptBy(standstill.who().into())));
             }
-            let lease = ToKeeper::Lease {
+            let lease = FromBroker::Attach {
                 host: attach.host,
                 session: attach.session.clone(),
                 labels: attach.labels.clone(),
@@ -160,18 +161,18 @@ impl Stewards {
         steward.tell_on();
         loop {
             match receive(&steward.control) {
-                Came::Word(FromKeeper::Named(id), _) => steward.id = Some(id),
+                Received::Message(ToBroker::Named(id), _) => steward.id = Some(id),
                 // If somebody is on the way to it, it stays.
-                Came::Word(FromKeeper::Idle { seen }, _) if seen == steward.sent => {
+                Received::Message(ToBroker::Idle { seen }, _) if seen == steward.sent => {
                     self.by_key.retain(|_, other| *other != number);
-                    steward.tell(ToKeeper::Leave, None);
+                    steward.tell(FromBroker::Leave, None);
                 }
-                Came::Word(FromKeeper::Idle { .. }, _) => {}
-                Came::End => {
+                Received::Message(ToBroker::Idle { .. }, _) => {}
+                Received::Closed => {
                     steward.is_gone = true;
                     return;
                 }
-                Came::Nothing => return,
+                Received::Nothing => return,
             }
         }
     }
@@ -221,7 +222,7 @@ impl Stewards {
     pub(super) fn stop(&mut self, again: bool, why: &str) {
         self.by_key.clear();
         for (_, steward) in &mut self.all {
-            steward.tell(ToKeeper::Stop { again, why: why.to_owned() }, None);
+            steward.tell(FromBroker::Stop { again, why: why.to_owned() }, None);
         }
     }
 }
@@ -229,8 +230,8 @@ impl Stewards {
 impl Steward {
     fn start(attach: &Attach, because: Option<String>, base: Key, parts: Parts) -> std::io::Result<Self> {
         let (ours, theirs) = message_pair()?;
-        let (key, any_dir, wish) = (attach.key.clone(), attach.any_dir, attach.wish.clone());
-        Charge { command: attach.command.clone(), key, any_dir, because, wish }.send(ours.as_fd())?;
+        let (key, any_dir, settings) = (attach.key.clone(), attach.any_dir, attach.settings.clone());
+        StewardSetup { command: attach.command.clone(), key, any_dir, because, settings }.send(ours.as_fd())?;
         let mut command = Command::new("/proc/self/exe");
         // Its title needs as much room as this.
         command.arg0("nostray-steward").args(["broker", "steward"]);
@@ -261,7 +262,7 @@ impl Steward {
         })
     }
 
-    fn tell(&mut self, word: ToKeeper, with: Option<OwnedFd>) {
+    fn tell(&mut self, word: FromBroker, with: Option<OwnedFd>) {
         self.waiting.push_back((word, with));
         self.tell_on();
     }

@@ -29,6 +29,7 @@ mod tests;
 mod turns;
 mod unread;
 
+pub use nostray_supervise::wire::ReverseTo;
 use nostray_supervise::{Moment, Protocol};
 
 use batches::Batches;
@@ -44,16 +45,6 @@ pub use sessions::Seat;
 use sessions::Sessions;
 use subscriptions::Subscriptions;
 use turns::Turns;
-
-/// Who is asked when the child asks something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum ReverseTo {
-    /// The session that it certainly belongs to, or none.
-    #[default]
-    Certain,
-    /// Where that is not certain, the newest session, and the next one if that leaves.
-    Newest,
-}
 
 /// What a user wants.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use nostray_pen::OWN_FAILURE;
 use nostray_registry::{Story, masked};
 use nostray_slot::{Claim, IfTaken, MAX_HANDOVERS, NOT_NOW, Refusal, SlotRequest, Step};
 use nostray_supervise::lifecycle::Effect;
-use nostray_supervise::link::ToFront;
+use nostray_supervise::wire::ToFront;
 use nostray_supervise::{Cause, Generation, Happened, MachineEvent as Event, State, Why};
 
 use super::Steward;
@@ -98,23 +98,19 @@ impl Steward {
 
     /// Whether it has the slot that it needs, or needs none any more.
     fn has_slot(&mut self, generation: Generation) -> bool {
-        let Some(wish) = self.slot.as_ref().filter(|_| !self.ward.holds_slot()) else { return true };
+        let Some(slot) = self.slot.as_ref().filter(|_| !self.ward.holds_slot()) else { return true };
         if *self.lifecycle.state() != State::Starting(generation) {
             self.claim = None; // nobody waits for it any more
             return true;
         }
-        let refused = |why: &dyn std::fmt::Display| Refusal(why.to_string());
         let broken = |error: nostray_slot::Error| (Refusal(error.to_string()), OWN_FAILURE);
         let step = match &mut self.claim {
             Some(claim) => claim.step().map_err(broken),
             None => Claim::new(
                 SlotRequest {
-                    slot: match wish.name.parse() {
-                        Ok(name) => name,
-                        Err(why) => return self.has_no_slot(generation, refused(&why), OWN_FAILURE),
-                    },
+                    slot: slot.name.clone(),
                     if_taken: IfTaken::Wait,
-                    wait_timeout: wish.wait_timeout.map(Duration::from_millis),
+                    wait_timeout: slot.wait_timeout,
                     max_handovers: MAX_HANDOVERS,
                     command: masked(&self.ward.keeping().spec.command),
                     session: self.sittings.all().find_map(|sitting| sitting.lease.session.clone()),
@@ -140,7 +136,7 @@ impl Steward {
                 self.claim = None;
                 match self.ward.hold(tenancy) {
                     Ok(()) => true,
-                    Err(why) => self.has_no_slot(generation, refused(&why), OWN_FAILURE),
+                    Err(why) => self.has_no_slot(generation, Refusal(why), OWN_FAILURE),
                 }
             }
             Ok(Step::Refused(refusal)) => self.has_no_slot(generation, refusal, NOT_NOW),

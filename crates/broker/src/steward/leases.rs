@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nostray_pen::PenOpener;
 use nostray_registry::{Cause, Labels, Lease, Process, Story};
 use nostray_supervise::MachineEvent as Event;
-use nostray_supervise::link::{ToFront, line};
+use nostray_supervise::wire::{FromBroker, Received, ToFront, control_line, receive};
 use nostray_supervise::{State, Why};
 use nostray_sys::Signal;
 use nostray_sys::identity::Identity;
@@ -16,7 +16,6 @@ use nostray_sys::stream::Sink;
 use super::Steward;
 use super::sitting::{Hearing, Sitting};
 use crate::router::Seat;
-use crate::words::{Came, ToKeeper, receive};
 
 /// How many sessions may share one child.
 const MOST: usize = 512;
@@ -28,22 +27,22 @@ impl Steward {
         loop {
             let Some(control) = &self.control else { return };
             match receive(control) {
-                Came::Word(ToKeeper::Lease { host, session, labels, linger }, Some(connection)) => {
+                Received::Message(FromBroker::Attach { host, session, labels, linger }, Some(connection)) => {
                     self.leases += 1;
                     let seat = Seat(self.leases);
-                    self.seat(connection, session, labels, Duration::from_millis(linger));
+                    self.seat(connection, session, labels, linger);
                     self.watch_host(seat, host);
                 }
-                Came::Word(ToKeeper::Lease { .. }, None) => self.leases += 1,
-                Came::Word(ToKeeper::Stop { again, why }, _) => self.leave(again, &why),
+                Received::Message(FromBroker::Attach { .. }, None) => self.leases += 1,
+                Received::Message(FromBroker::Stop { again, why }, _) => self.leave(again, &why),
                 // Whoever was on the way would have come before.
-                Came::Word(ToKeeper::Leave, _) => {
+                Received::Message(FromBroker::Leave, _) => {
                     if self.told_idle == Some(self.leases) && self.sittings.is_empty() {
                         self.is_over = true;
                     }
                 }
-                Came::Nothing => return,
-                Came::End => return self.broker_is_gone(),
+                Received::Nothing => return,
+                Received::Closed => return self.broker_is_gone(),
             }
         }
     }
@@ -78,7 +77,7 @@ impl Steward {
         }
         if self.sittings.len() >= MOST {
             let word = ToFront::No { why: format!("{MOST} sessions share it already"), for_good: false };
-            Sink::Socket.write(connection.as_fd(), &line(&word)).ok();
+            Sink::Socket.write(connection.as_fd(), &control_line(&word)).ok();
             return;
         }
         let front = local::caller(connection.as_fd()).ok().and_then(|caller| Process::of(caller.pid?));

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use nostray_rpc::{Found, Lines};
-use nostray_supervise::link::{ToFront, ToSteward, word};
+use nostray_supervise::wire::{ToFront, ToSteward, parse_control};
 
 use super::Steward;
 use super::sitting::{Hearing, Sitting};
@@ -49,8 +49,8 @@ impl Steward {
             let Some(sitting) = self.sittings.of(seat).filter(|sitting| sitting.gone.is_none()) else { return };
             match found {
                 Found::Whole(span) if lines.bytes(span.text.clone()).first() == Some(&b'!') => {
-                    if let Some(word) = word(lines.bytes(span.text)) {
-                        self.on_word(seat, &word);
+                    if let Some(message) = parse_control(lines.bytes(span.text)) {
+                        self.on_control(seat, &message);
                     }
                 }
                 Found::Whole(span) if sitting.hearing != Hearing::Heard => sitting.give_back(lines.bytes(span.text)),
@@ -71,8 +71,8 @@ impl Steward {
         }
     }
 
-    fn on_word(&mut self, seat: Seat, word: &ToSteward) {
-        match word {
+    fn on_control(&mut self, seat: Seat, message: &ToSteward) {
+        match message {
             ToSteward::Heard => {
                 let Some(sitting) = self.sittings.of(seat) else { return };
                 match std::mem::replace(&mut sitting.hearing, Hearing::Heard) {

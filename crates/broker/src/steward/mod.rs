@@ -10,24 +10,19 @@ mod wait;
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use nostray_pen::{Error, Graces, Isolation, PenId, PenOpener, Ready, Spec};
+use nostray_pen::{Error, PenId, PenOpener, Ready, Spec};
 use nostray_registry::{Predecessors, RecordDetails, Shared, Story};
 use nostray_slot::Claim;
 use nostray_supervise::lifecycle::{Activity, Effect};
-use nostray_supervise::link::{SlotWish, Wish};
-use nostray_supervise::{
-    Backoff, Cause, Generation, Keeping, Lifecycle, MAX_FAILURES, MachineEvent, Moment, Policy, Protocol, Rate,
-    State, Ward,
-};
+use nostray_supervise::wire::{ChildSettings, SlotSettings, StewardSetup, ToBroker, send};
+use nostray_supervise::{Cause, Generation, Keeping, Lifecycle, MachineEvent, Moment, State, Ward};
 use nostray_sys::descriptors::own_stdin;
 use nostray_sys::events::Events;
 use nostray_sys::process::{random_numbers, set_name, set_title};
 
-use crate::router::{ReverseTo, Router, Routing, WireIds};
-use crate::words::{Charge, FromKeeper, send};
+use crate::router::{Router, Routing, WireIds};
 use sitting::Sittings;
 
 const NAME: &str = "nostray-steward";
@@ -46,34 +41,19 @@ pub fn run() -> Result<u8, Error> {
     // First of all: what is open now is taken for what the child is to have.
     let opener = PenOpener::open(&[])?;
     let control = own_stdin().map_err(system("take over the broker's socket"))?;
-    let charge = Charge::receive(&control).map_err(system("hear the broker"))?;
+    let setup = StewardSetup::receive(&control).map_err(system("hear the broker"))?;
     let id = PenId::new();
     set_title(format_args!("{NAME} {id}"));
-    let command = charge.command.into_iter().map(|word| word.0).collect();
-    let wish = &charge.wish;
-    let time = Duration::from_millis;
-    let policy = Policy {
-        respawn: wish.respawn,
-        backoff: Backoff::from_str(&wish.backoff).unwrap_or_default(),
-        max_failures: Rate::from_str(&wish.max_failures).unwrap_or(MAX_FAILURES),
-        hibernate: wish.hibernate.map(time),
-        max_age: wish.max_age.map(time),
-        start_timeout: wish.start_timeout.map(time),
-        on_demand: wish.on_demand,
-        ..Policy::default()
-    };
+    let command = setup.command.iter().map(|word| word.0.clone()).collect();
+    let StewardSetup { key, any_dir, because, settings, .. } = setup;
     let keeping = Keeping {
-        spec: spec(command, wish),
+        spec: spec(command, &settings),
         details: RecordDetails { session: None, labels: Default::default(), slot: None, sweep: true },
-        max_memory: wish.max_memory,
-        max_line: wish.max_line,
+        max_memory: settings.max_memory,
+        max_line: settings.max_line,
     };
-    let routing = Routing {
-        protocol: if wish.plain { Protocol::JsonRpc } else { Protocol::Mcp },
-        reverse: if wish.reverse_newest { ReverseTo::Newest } else { ReverseTo::Certain },
-        route_by: wish.route_by.clone(),
-        window: WINDOW,
-    };
+    let ChildSettings { policy, protocol, reverse, route_by, slot, .. } = settings;
+    let routing = Routing { protocol, reverse, route_by, window: WINDOW };
     let mut ward = Ward::new(keeping, opener, id);
     ward.keep().map_err(system("become a subreaper"))?;
     let mut steward = Steward {
@@ -87,9 +67,9 @@ pub fn run() -> Result<u8, Error> {
         room: Vec::new(),
         last_words: None,
         looks: 0,
-        shared: Shared { key: charge.key, any_dir: charge.any_dir, because: charge.because, leases: Vec::new() },
+        shared: Shared { key, any_dir, because, leases: Vec::new() },
         shared_at: None,
-        slot: charge.wish.slot.clone(),
+        slot,
         claim: None,
         slot_news: None,
         predecessors: None,
@@ -107,15 +87,14 @@ pub fn run() -> Result<u8, Error> {
     Ok(steward.serve())
 }
 
-fn spec(command: Vec<OsString>, wish: &Wish) -> Spec {
-    let time = Duration::from_millis;
-    let ready = wish.daemon.clone().and_then(|daemon| daemon.ready.definition().ok());
+fn spec(command: Vec<OsString>, settings: &ChildSettings) -> Spec {
+    let daemon = settings.daemon.as_ref();
     Spec {
-        daemon: wish.daemon.is_some(),
-        ready: ready.unwrap_or_default(),
-        ready_timeout: wish.daemon.as_ref().and_then(|daemon| daemon.ready_timeout).map(time),
-        graces: Graces::new(time(wish.eof_grace), time(wish.term_grace)),
-        isolation: if wish.isolate { Isolation::Pid } else { Isolation::None },
+        daemon: daemon.is_some(),
+        ready: daemon.map(|daemon| daemon.ready.clone()).unwrap_or_default(),
+        ready_timeout: daemon.and_then(|daemon| daemon.ready_timeout),
+        graces: settings.graces,
+        isolation: settings.isolation,
         ..Spec::new(command)
     }
 }
@@ -140,7 +119,7 @@ struct Steward {
     shared: Shared,
     shared_at: Option<Instant>,
     /// The slot that a child needs.
-    slot: Option<SlotWish>,
+    slot: Option<SlotSettings>,
     /// What we do to get it, and what is known of that.
     claim: Option<Claim>,
     slot_news: Option<String>,
@@ -197,10 +176,10 @@ impl Steward {
                 record.tell(Story::Apart { why });
             }
         }
-        self.tell_broker(&FromKeeper::Named(self.ward.id().to_string()));
+        self.tell_broker(&ToBroker::Named(self.ward.id().to_string()));
     }
 
-    fn tell_broker(&mut self, word: &FromKeeper) {
+    fn tell_broker(&mut self, word: &ToBroker) {
         use std::os::fd::AsFd;
         if let Some(control) = &self.control {
             // One that is gone will be noticed.
@@ -256,7 +235,7 @@ impl Steward {
             self.is_over = true;
         } else if self.told_idle != Some(self.leases) {
             self.told_idle = Some(self.leases);
-            self.tell_broker(&FromKeeper::Idle { seen: self.leases });
+            self.tell_broker(&ToBroker::Idle { seen: self.leases });
         }
     }
 

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nostray_registry::Lease;
-use nostray_supervise::link::{ToFront, line};
+use nostray_supervise::wire::{ToFront, control_line};
 use nostray_supervise::{Outbox, Talk};
 use nostray_sys::Pidfd;
 use nostray_sys::local;
@@ -70,7 +70,7 @@ impl Sitting {
 
     pub(super) fn tell(&mut self, word: &ToFront) {
         self.flush();
-        self.talk.say(&line(word));
+        self.talk.say(&control_line(word));
     }
 
     /// Gives back a line that no child has got.

@@ -82,10 +82,10 @@ impl Front<'_> {
     }
 
     pub(super) fn tell_child(&mut self, bytes: &[u8]) {
-        let is_like_a_word = self.upstream.shared().is_some() && bytes.first() == Some(&b'!');
+        let looks_like_control = self.upstream.shared().is_some() && bytes.first() == Some(&b'!');
         if let Some(talk) = self.talk() {
             // What a host says is never a word of ours, and what is no JSON stays so behind a space.
-            if is_like_a_word {
+            if looks_like_control {
                 talk.say(b" ");
             }
             talk.say(bytes);
@@ -120,10 +120,10 @@ impl Front<'_> {
         let mut run: Option<Range<usize>> = None;
         while let Some(found) = lines.next_found() {
             match found {
-                Found::Whole(span) if self.is_word(lines.bytes(span.text.clone())) => {
+                Found::Whole(span) if self.is_control(lines.bytes(span.text.clone())) => {
                     self.pass_to_host(lines, run.take(), false)?;
                     let text = lines.bytes(span.text).to_vec();
-                    if !self.on_word(&text) {
+                    if !self.on_control(&text) {
                         return Ok(()); // what else was said is of no interest
                     }
                 }

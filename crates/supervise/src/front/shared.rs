@@ -9,8 +9,9 @@ use nostray_sys::descriptors::write_to_stderr_at_once;
 use super::Front;
 use super::upstream::Upstream;
 use crate::backoff::Backoff;
-use crate::link::{Link, Reached, Share, ToFront, ToSteward, word};
+use crate::link::{Link, Reached, Share};
 use crate::machine::{Cause, Generation, Policy, State, Why};
+use crate::wire::{ToFront, ToSteward, parse_control};
 use nostray_pen::Rate;
 
 /// The link to a shared child.
@@ -55,7 +56,7 @@ impl Shared {
 
     /// Whether the child is a daemon, which takes no messages.
     pub(super) fn is_daemon(&self) -> bool {
-        self.link.share.attach.wish.daemon.is_some()
+        self.link.share.attach.settings.daemon.is_some()
     }
 
     /// Without respawn a session ends with the child that it had, also when steward or broker have taken the child with them: the host
@@ -189,12 +190,12 @@ impl Front<'_> {
     }
 
     /// Whether a line is for us and not for the host.
-    pub(super) fn is_word(&self, text: &[u8]) -> bool {
+    pub(super) fn is_control(&self, text: &[u8]) -> bool {
         self.upstream.shared().is_some_and(|shared| text.first() == Some(&b'!') || shared.link.comes_back)
     }
 
     /// Takes in such a line. False if what follows it is of no interest.
-    pub(super) fn on_word(&mut self, text: &[u8]) -> bool {
+    pub(super) fn on_control(&mut self, text: &[u8]) -> bool {
         let (generation, now) = (self.session.generation(), self.now());
         let Some(shared) = self.upstream.shared_mut() else { return false };
         let (ends_with_child, is_daemon) = (shared.ends_with_child(), shared.is_daemon());
@@ -209,8 +210,8 @@ impl Front<'_> {
             self.perform();
             return true;
         }
-        let Some(word) = word::<ToFront>(text) else { return true };
-        match word {
+        let Some(message) = parse_control::<ToFront>(text) else { return true };
+        match message {
             ToFront::KeptBy(steward) => link.is_kept_by(steward),
             ToFront::Welcome => {
                 link.is_welcome();

@@ -3,21 +3,17 @@
 mod keeper;
 mod place;
 mod reach;
-mod words;
 
+pub use crate::wire::VERSION;
 pub use place::{Address, BROKER, find_broker};
 pub use reach::start_broker;
 pub(crate) use reach::{Link, Reached};
-pub use words::{
-    Attach, Bytes, DaemonWish, ReadyWish, Request, SLOT_KEY, SlotWish, Status, ToFront, ToSteward, VERSION, Wish,
-    line, word,
-};
 
 /// What a session shares, and how.
 #[derive(Debug, Clone)]
 pub struct Share {
     /// What it wants to hold.
-    pub attach: Attach,
+    pub attach: crate::wire::Attach,
     /// If that cannot be had, nothing else will do.
     pub required: bool,
 }

@@ -14,10 +14,10 @@ use nostray_sys::stream::{Pipe, Sink};
 use super::Share;
 use super::keeper::Keeper;
 use super::place::{Address, find_broker, holder_of_lock};
-use super::words::{Request, ToSteward, line};
 use crate::machine::Cause;
 use crate::outbox::Outbox;
 use crate::ward::Talk;
+use crate::wire::{Request, ToSteward, control_line};
 
 /// How long a broker may take to be there. One that is stopping takes as long as its children do.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -155,7 +155,7 @@ impl Link {
 
     pub(crate) fn say(&mut self, word: &ToSteward) {
         if let Some(talk) = self.talk() {
-            talk.say(&line(word));
+            talk.say(&control_line(word));
         }
     }
 

@@ -3,8 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::backoff::{Backoff, MAX_FAILURES};
 use nostray_pen::Rate;
+use serde::{Deserialize, Serialize};
+
+use crate::backoff::{Backoff, MAX_FAILURES};
+use crate::wire::as_text;
 
 /// Counts the incarnations of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -26,13 +29,15 @@ impl fmt::Display for Generation {
 pub type Moment = Duration;
 
 /// What a user wants of a child.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// Whether a child that ended by itself is started again.
     pub respawn: bool,
     /// How long to wait before that.
+    #[serde(with = "as_text")]
     pub backoff: Backoff,
     /// So many failures in so long, and it is given up for a while.
+    #[serde(with = "as_text")]
     pub max_failures: Rate,
     /// So long in *ready*, and earlier failures are forgotten.
     pub sustained: Duration,

@@ -26,7 +26,8 @@ use crate::waiting::{Queue, Waiting};
 use replay::{Checks, Gate};
 
 /// What is spoken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Protocol {
     /// The Model Context Protocol, in whichever era the host speaks.
     #[default]
