@@ -26,13 +26,13 @@ use callers::{Asked, Caller};
 use stewards::Stewards;
 
 /// How long a broker stays that nobody needs.
-const LINGER: Duration = Duration::from_secs(1);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long whoever finds another broker waits for that to listen, or to leave.
-const PATIENCE: Duration = Duration::from_secs(1);
+const OTHER_BROKER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How many may be about to say what they want.
-const MOST_CALLERS: usize = 1024;
+const MAX_CALLERS: usize = 1024;
 /// What it has to say about itself is kept up to this size.
-const LONGEST_LOG: u64 = 256 << 10;
+const MAX_LOG_BYTES: u64 = 256 << 10;
 
 /// Serves at this path until nobody needs it, as a daemon. Returns the exit code.
 ///
@@ -60,7 +60,7 @@ struct Broker {
     signals: SignalFd,
     events: Events,
     callers: Vec<(u64, Caller)>,
-    came: u64,
+    accepted: u64,
     stewards: Stewards,
     began: Instant,
     /// Since when nobody needs it.
@@ -80,7 +80,7 @@ impl Broker {
     fn begin(socket: &Path) -> io::Result<Option<Self>> {
         become_daemon()?;
         set_name(BROKER);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + OTHER_BROKER_TIMEOUT;
         let lock = loop {
             if let Some(lock) = take_lock(&socket.with_extension("lock"))? {
                 break lock;
@@ -112,7 +112,7 @@ impl Broker {
             signals,
             events: Events::new()?,
             callers: Vec::new(),
-            came: 0,
+            accepted: 0,
             stewards: Stewards::default(),
             began: Instant::now(),
             idle_since: Some(Instant::now()),
@@ -131,7 +131,7 @@ impl Broker {
             }
             let is_idle = self.callers.is_empty() && self.stewards.is_empty();
             self.idle_since = is_idle.then(|| self.idle_since.unwrap_or_else(Instant::now));
-            if is_idle && (self.is_stopping || self.idle_since.is_some_and(|since| since.elapsed() >= LINGER)) {
+            if is_idle && (self.is_stopping || self.idle_since.is_some_and(|since| since.elapsed() >= IDLE_TIMEOUT)) {
                 break;
             }
             names.clear();
@@ -150,12 +150,12 @@ impl Broker {
     }
 
     fn wait(&mut self, names: &mut Vec<usize>) -> io::Result<()> {
-        let idle = self.idle_since.map(|since| since + LINGER);
+        let idle = self.idle_since.map(|since| since + IDLE_TIMEOUT);
         let slow = self.callers.iter().map(|(_, caller)| caller.deadline()).min();
         let timeout = [idle, slow, self.look_at].into_iter().flatten().min();
         let timeout = timeout.map(|at| at.saturating_duration_since(Instant::now()));
         self.events.want(SIGNALS, self.signals.as_fd(), Until::Readable, 0);
-        if let Some(listener) = self.listener.as_ref().filter(|_| self.callers.len() < MOST_CALLERS) {
+        if let Some(listener) = self.listener.as_ref().filter(|_| self.callers.len() < MAX_CALLERS) {
             self.events.want(LISTENER, listener.as_fd(), Until::Readable, 0);
         }
         let first = self.stewards.want(&mut self.events, FIRST);
@@ -179,7 +179,7 @@ impl Broker {
                 }
             }
             LISTENER => self.let_in(),
-            // Which caller it is may have changed by what came before; each is asked whether it has said something.
+            // Which caller it is may have changed by what accepted before; each is asked whether it has said something.
             name if name >= FIRST + self.stewards.names() => self.hear_callers(),
             name => self.stewards.on(name - FIRST),
         }
@@ -190,9 +190,9 @@ impl Broker {
         let Some(listener) = &self.listener else { return };
         while let Ok(Some(connection)) = local::let_in(listener.as_fd()) {
             let is_ours = local::caller(connection.as_fd()).is_ok_and(|caller| caller.user == user());
-            if is_ours && self.callers.len() < MOST_CALLERS {
-                self.came += 1;
-                self.callers.push((self.came, Caller::new(connection)));
+            if is_ours && self.callers.len() < MAX_CALLERS {
+                self.accepted += 1;
+                self.callers.push((self.accepted, Caller::new(connection)));
             }
         }
         self.hear_callers();
@@ -272,7 +272,7 @@ fn say(connection: &OwnedFd, text: &[u8]) {
 }
 
 fn open_log(path: &Path) -> io::Result<()> {
-    if std::fs::metadata(path).is_ok_and(|found| found.len() > LONGEST_LOG) {
+    if std::fs::metadata(path).is_ok_and(|found| found.len() > MAX_LOG_BYTES) {
         std::fs::remove_file(path)?;
     }
     let log = files::to_append(path)?;

@@ -104,7 +104,7 @@ fn counted(attach: &Attach) -> Vec<&(OsText, OsText)> {
 }
 
 /// How many names of variables a person wants to read, and how much of each.
-const MOST_NAMES: usize = 8;
+const MAX_NAMES: usize = 8;
 const LONGEST_NAME: usize = 64;
 
 impl Parts {
@@ -158,8 +158,8 @@ fn in_words(names: &[&OsString]) -> Option<String> {
         let printable = |c: char| if c.is_ascii_graphic() { c } else { '?' };
         name.to_string_lossy().chars().take(LONGEST_NAME).map(printable).collect::<String>()
     };
-    let shown: Vec<String> = names.iter().take(MOST_NAMES).map(shown).collect();
-    match (shown.as_slice(), names.len().saturating_sub(MOST_NAMES)) {
+    let shown: Vec<String> = names.iter().take(MAX_NAMES).map(shown).collect();
+    match (shown.as_slice(), names.len().saturating_sub(MAX_NAMES)) {
         ([], _) => None,
         ([name], _) => Some(format!("the variable {name} differs")),
         (names, 0) => Some(format!("the variables {} differ", names.join(", "))),

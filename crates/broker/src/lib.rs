@@ -14,5 +14,5 @@ mod steward;
 
 pub use broker::serve;
 pub use environment::session_named_by_host;
-pub use router::{Edits, Effect, FromChild, FromSession, Piece, ReverseTo, Router, Routing, Seat, WireIds};
+pub use router::{Edits, Effect, FromChild, FromSession, Piece, ReverseTo, Router, Routing, SessionId, WireIds};
 pub use steward::run as keep;

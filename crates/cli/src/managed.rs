@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use nostray_pen::{Ready, Spec};
 use nostray_registry::RecordDetails;
-use nostray_supervise::{Backoff, Keeping, MAX_FAILURES, Options, Policy, Rate, Replay, Settings};
+use nostray_supervise::{Backoff, ChildConfig, MAX_FAILURES, Options, Policy, Rate, Replay, Settings};
 
 use crate::args::positive_duration;
 
@@ -177,7 +177,7 @@ impl ManagedArgs {
         };
         let max_line = usize::try_from(self.max_line.unwrap_or(MAX_LINE)).unwrap_or(usize::MAX);
         Options {
-            keeping: Keeping { spec, details, max_memory: self.max_memory, max_line },
+            child: ChildConfig { spec, details, max_memory: self.max_memory, max_line },
             settings: Settings { protocol, policy, replay: self.replay, call_timeout: self.call_timeout },
             lazy: self.lazy,
             remember: self.remember,

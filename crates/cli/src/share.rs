@@ -215,11 +215,11 @@ pub(crate) fn run(args: ShareArgs) -> ExitCode {
     let host_recovers = options.settings.protocol == nostray_supervise::Protocol::JsonRpc;
     options.settings.policy.respawn = !args.no_respawn && (!host_recovers || options.settings.policy.respawn);
     let settings = ChildSettings {
-        graces: options.keeping.spec.graces,
-        isolation: options.keeping.spec.isolation,
+        graces: options.child.spec.graces,
+        isolation: options.child.spec.isolation,
         policy: options.settings.policy.clone(),
-        max_memory: options.keeping.max_memory,
-        max_line: options.keeping.max_line,
+        max_memory: options.child.max_memory,
+        max_line: options.child.max_line,
         protocol: options.settings.protocol,
         reverse: match args.reverse {
             Reverse::Certain => ReverseTo::Certain,

@@ -10,7 +10,7 @@ use crate::machine::Moment;
 use crate::memory::Note;
 
 /// How many requests that were cancelled are remembered. Most servers never answer them.
-const MOST_GIVEN_UP: usize = 1024;
+const MAX_GIVEN_UP: usize = 1024;
 /// So many deadlines are kept although nothing is in flight, and so many places for what is.
 const FEW: usize = 64;
 
@@ -208,7 +208,7 @@ impl Flights {
         let (hold, serial) = (std::mem::replace(&mut flight.hold, Hold::Nothing), flight.serial);
         self.count(hold, -1);
         self.given_up.push_back((id.clone(), serial));
-        if self.given_up.len() > MOST_GIVEN_UP
+        if self.given_up.len() > MAX_GIVEN_UP
             && let Some((id, serial)) = self.given_up.pop_front()
         {
             self.take(&id, serial);

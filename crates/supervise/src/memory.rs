@@ -12,7 +12,7 @@ use crate::replays::{Entry, Replay, Replays};
 
 /// How many subscriptions and how many lines named by `--replay` are kept. Beyond it the oldest is forgotten, but of what is open until
 /// it is closed nothing is: there the next one is refused.
-pub(crate) const MOST: usize = 1024;
+pub(crate) const MAX_REMEMBERED: usize = 1024;
 
 /// A line as the host wrote it, with its end.
 pub(crate) type Line = Box<[u8]>;
@@ -185,7 +185,7 @@ impl Memory {
 }
 
 fn push<T>(kept: &mut Vec<T>, new: T) {
-    if kept.len() >= MOST {
+    if kept.len() >= MAX_REMEMBERED {
         kept.remove(0);
     }
     kept.push(new);

@@ -162,7 +162,7 @@ impl Outbox {
 
     /// Whether something is kept for the next long line.
     #[must_use]
-    pub fn keeps_much(&self) -> bool {
+    pub fn holds_spare_memory(&self) -> bool {
         self.spare.capacity() > 0
     }
 

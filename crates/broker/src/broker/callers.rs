@@ -7,9 +7,9 @@ use nostray_supervise::wire::Request;
 use nostray_sys::stream;
 
 /// How long one may take to say it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How much one may say: an environment and a command line are not larger.
-const LONGEST: usize = 8 << 20;
+const MAX_REQUEST: usize = 8 << 20;
 
 /// One of them.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Caller {
     }
 
     pub(super) fn deadline(&self) -> Instant {
-        self.since + PATIENCE
+        self.since + REQUEST_TIMEOUT
     }
 
     pub(super) fn is_too_slow(&self) -> bool {
@@ -61,7 +61,7 @@ impl Caller {
                     _ => Asked::Gone,
                 };
             }
-            if self.said.len() > LONGEST {
+            if self.said.len() > MAX_REQUEST {
                 return Asked::Gone;
             }
         }

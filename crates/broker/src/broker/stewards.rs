@@ -23,7 +23,7 @@ use super::{no, say};
 use crate::key::{Key, Keys, Parts, Salt};
 
 /// How many children may be shared at a time.
-const MOST: usize = 256;
+const MAX_CHILDREN: usize = 256;
 
 /// All of them.
 #[derive(Debug, Default)]
@@ -108,8 +108,8 @@ impl Stewards {
             self.by_key.get(&key).copied().or_else(|| self.all.iter().find(is_any).map(|(number, _)| *number));
         let number = match found {
             Some(number) => number,
-            None if self.all.len() >= MOST => {
-                return Err((no(format!("there are {MOST} shared children already"), false), connection));
+            None if self.all.len() >= MAX_CHILDREN => {
+                return Err((no(format!("there are {MAX_CHILDREN} shared children already"), false), connection));
             }
             None => match Steward::start(attach, self.why_apart(attach, &parts), base, parts) {
                 Ok(steward) => {

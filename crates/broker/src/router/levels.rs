@@ -5,7 +5,7 @@ use nostray_rpc::Id;
 
 use super::calls::{Call, Note};
 use super::edits::Token;
-use super::sessions::Seat;
+use super::sessions::SessionId;
 use super::{Effect, Router};
 
 /// How important a message must be. The most verbose level is the lowest.
@@ -57,7 +57,7 @@ pub(super) struct Levels {
 }
 
 /// What becomes of a wish.
-pub(super) enum Wish {
+pub(super) enum LevelDecision {
     /// The child does that already.
     Granted,
     /// The child has to be told this.
@@ -68,14 +68,18 @@ pub(super) enum Wish {
 
 impl Router {
     /// A session wants to see so much of the log.
-    pub(super) fn wish_for_level(&self, seat: Seat, asked: Level) -> Wish {
+    pub(super) fn decide_level(&self, session_id: SessionId, asked: Level) -> LevelDecision {
         if self.levels.changing.is_some() {
-            return Wish::Wait;
+            return LevelDecision::Wait;
         }
-        let others = self.sessions.iter().filter(|session| session.seat != seat).filter_map(|session| session.level);
+        let others = self
+            .sessions
+            .iter()
+            .filter(|session| session.session_id != session_id)
+            .filter_map(|session| session.level);
         match others.chain([asked]).min() {
-            wanted if wanted == self.levels.told => Wish::Granted,
-            wanted => Wish::Tell(wanted.unwrap_or(asked)),
+            wanted if wanted == self.levels.told => LevelDecision::Granted,
+            wanted => LevelDecision::Tell(wanted.unwrap_or(asked)),
         }
     }
 
@@ -87,7 +91,7 @@ impl Router {
     pub(super) fn level_was_answered(
         &mut self,
         id: i64,
-        seat: Option<Seat>,
+        session_id: Option<SessionId>,
         asked: Option<Level>,
         agreed: Option<Level>,
     ) {
@@ -97,7 +101,7 @@ impl Router {
         self.levels.changing = None;
         if agreed.is_some() {
             self.levels.told = agreed;
-            if let Some(session) = seat.and_then(|seat| self.sessions.get_mut(seat)) {
+            if let Some(session) = session_id.and_then(|session_id| self.sessions.get_mut(session_id)) {
                 session.level = asked.or(session.level);
             }
         }

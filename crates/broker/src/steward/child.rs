@@ -7,16 +7,16 @@ use nostray_registry::{Story, masked};
 use nostray_slot::{Claim, IfTaken, MAX_HANDOVERS, NOT_NOW, Refusal, SlotRequest, Step};
 use nostray_supervise::lifecycle::Effect;
 use nostray_supervise::wire::ToFront;
-use nostray_supervise::{Cause, Generation, Happened, MachineEvent as Event, State, Why};
+use nostray_supervise::{Cause, ChildLoss, Generation, MachineEvent as Event, State, Why};
 
 use super::Steward;
-use super::sitting::Hearing;
+use super::attachments::Inbound;
 
 /// How soon to look again whether what was there before is gone, at first and at most.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
-const LOOK_AT_LEAST: Duration = Duration::from_millis(20);
+const LOOK_INTERVAL_FIRST: Duration = Duration::from_millis(1);
+const LOOK_INTERVAL_MAX: Duration = Duration::from_millis(20);
 /// And how often somebody is to end what nobody keeps any more.
-const SWEEP_AGAIN: u32 = 50;
+const SWEEP_EVERY: u32 = 50;
 
 impl Steward {
     /// Lets the lifecycle take in an event, and performs what follows.
@@ -40,15 +40,15 @@ impl Steward {
 
     fn put_on_record(&mut self) {
         let now = self.now();
-        let Self { lifecycle, ward, .. } = self;
+        let Self { lifecycle, keeper, .. } = self;
         let limit = lifecycle.policy().max_failures;
-        ward.put_on_record(lifecycle.state(), lifecycle.generation(), || lifecycle.pause(now), limit);
+        keeper.put_on_record(lifecycle.state(), lifecycle.generation(), || lifecycle.pause(now), limit);
     }
 
     fn start(&mut self, generation: Generation) {
         // Only what others have left can still be there; of our own nothing is, or there would be no start.
         if self.predecessors.is_none() {
-            let found = self.ward.record().map(|record| record.predecessors()).unwrap_or_default();
+            let found = self.keeper.record().map(|record| record.predecessors()).unwrap_or_default();
             (self.predecessors, self.looks) = (Some((found, Instant::now())), 0);
         }
         self.waits_to_start = Some(generation);
@@ -68,12 +68,12 @@ impl Steward {
             }
             if !predecessors.are_gone() {
                 self.looks += 1;
-                if self.looks % SWEEP_AGAIN == 1
+                if self.looks % SWEEP_EVERY == 1
                     && let Some(sweeper) = predecessors.sweep()
                 {
-                    self.ward.opener.is_sweeper(sweeper);
+                    self.keeper.opener.is_sweeper(sweeper);
                 }
-                *look_at = now + (LOOK_AGAIN * self.looks).min(LOOK_AT_LEAST);
+                *look_at = now + (LOOK_INTERVAL_FIRST * self.looks).min(LOOK_INTERVAL_MAX);
                 return;
             }
             self.predecessors = None;
@@ -83,14 +83,14 @@ impl Steward {
             // It is to end before it was there.
             return self.drive(Event::Emptied(generation, Why::Released.cause()));
         }
-        let mut not_for_it = self.sittings.connections();
+        let mut not_for_it = self.attachments.connections();
         not_for_it.extend(self.control.as_ref().map(std::os::fd::AsFd::as_fd));
-        match self.ward.start(generation, &not_for_it) {
+        match self.keeper.start(generation, &not_for_it) {
             Ok(()) => {
                 self.is_up = true;
                 self.lifecycle.child_started(self.now());
-                let seats: Vec<_> = self.sittings.all().map(|sitting| sitting.seat).collect();
-                seats.into_iter().for_each(|seat| self.tell_of_child(seat));
+                let session_ids: Vec<_> = self.attachments.all().map(|attachment| attachment.session_id).collect();
+                session_ids.into_iter().for_each(|session_id| self.tell_of_child(session_id));
             }
             Err(cause) => self.drive(Event::Emptied(generation, cause)),
         }
@@ -98,7 +98,7 @@ impl Steward {
 
     /// Whether it has the slot that it needs, or needs none any more.
     fn has_slot(&mut self, generation: Generation) -> bool {
-        let Some(slot) = self.slot.as_ref().filter(|_| !self.ward.holds_slot()) else { return true };
+        let Some(slot) = self.slot.as_ref().filter(|_| !self.keeper.holds_slot()) else { return true };
         if *self.lifecycle.state() != State::Starting(generation) {
             self.claim = None; // nobody waits for it any more
             return true;
@@ -112,10 +112,10 @@ impl Steward {
                     if_taken: IfTaken::Wait,
                     wait_timeout: slot.wait_timeout,
                     max_handovers: MAX_HANDOVERS,
-                    command: masked(&self.ward.keeping().spec.command),
-                    session: self.sittings.all().find_map(|sitting| sitting.lease.session.clone()),
+                    command: masked(&self.keeper.config().spec.command),
+                    session: self.attachments.all().find_map(|attachment| attachment.lease.session.clone()),
                 },
-                self.ward.id(),
+                self.keeper.id(),
             )
             .and_then(|claim| self.claim.insert(claim).step())
             .map_err(broken),
@@ -125,16 +125,16 @@ impl Steward {
                 self.slot_news = news.or_else(|| self.slot_news.take());
                 if let Some(text) = &self.slot_news {
                     // Those who come later are told when they sit down.
-                    for sitting in self.sittings.all_mut().filter(|sitting| !sitting.knows_of_slot) {
-                        sitting.knows_of_slot = true;
-                        sitting.tell(&ToFront::News { text: text.clone() });
+                    for attachment in self.attachments.all_mut().filter(|attachment| !attachment.knows_of_slot) {
+                        attachment.knows_of_slot = true;
+                        attachment.tell(&ToFront::News { text: text.clone() });
                     }
                 }
                 false
             }
             Ok(Step::Taken(tenancy)) => {
                 self.claim = None;
-                match self.ward.hold(tenancy) {
+                match self.keeper.hold(tenancy) {
                     Ok(()) => true,
                     Err(why) => self.has_no_slot(generation, Refusal(why), OWN_FAILURE),
                 }
@@ -147,7 +147,7 @@ impl Steward {
     /// It will not get its slot, and those who wait for it are told.
     fn has_no_slot(&mut self, generation: Generation, Refusal(why): Refusal, code: u8) -> bool {
         (self.claim, self.waits_to_start) = (None, None);
-        self.ward.code = code;
+        self.keeper.code = code;
         self.last_words = Some(why.clone());
         self.drive(Event::Hopeless(generation, Cause(why)));
         false
@@ -161,8 +161,8 @@ impl Steward {
         if why != Why::Stop {
             self.child_is_gone(&why.cause());
         }
-        let patience = self.ward.keeping().spec.graces.eof();
-        self.ward.tear_down(why, if self.sittings.is_empty() { Duration::ZERO } else { patience });
+        let patience = self.keeper.config().spec.graces.eof();
+        self.keeper.tear_down(why, if self.attachments.is_empty() { Duration::ZERO } else { patience });
     }
 
     /// The front of each session answers the calls that the child had read; the others go back to it.
@@ -177,18 +177,19 @@ impl Steward {
         let is_rest = matches!(self.lifecycle.state(), State::Stopping { .. });
         let for_good = self.lifecycle.ends_for_good();
         let (cause, stderr) = self.obituary(cause);
-        for sitting in self.sittings.all_mut().filter(|sitting| sitting.hearing == Hearing::Heard) {
-            let seat = sitting.seat;
-            let orderly = self.router.has_nothing_of(seat) || is_rest && self.router.has_only_light_of(seat);
-            sitting.hearing = Hearing::Back;
-            sitting.tell(&ToFront::Down { cause: cause.clone(), stderr: stderr.clone(), orderly, for_good });
+        for attachment in self.attachments.all_mut().filter(|attachment| attachment.inbound == Inbound::Routed) {
+            let session_id = attachment.session_id;
+            let orderly =
+                self.router.has_nothing_of(session_id) || is_rest && self.router.has_only_light_of(session_id);
+            attachment.inbound = Inbound::GivenBack;
+            attachment.tell(&ToFront::Down { cause: cause.clone(), stderr: stderr.clone(), orderly, for_good });
         }
         self.router.child_gone();
     }
 
     fn tell_if_never_routed(&mut self) {
         if let Some(by) = self.router.never_matched()
-            && let Some(record) = self.ward.record()
+            && let Some(record) = self.keeper.record()
         {
             record.tell(Story::NeverRouted { by });
         }
@@ -197,17 +198,17 @@ impl Steward {
     /// Gives back to each session the calls that the child has not read, and now never will.
     fn give_back_unread(&mut self) {
         self.perform_routing();
-        let mut unread = self.ward.take_unread();
+        let mut unread = self.keeper.take_unread();
         unread.append(&mut self.to_child);
         for line in unread.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            if let Some((seat, line)) = self.router.take_back(line)
-                && let Some(sitting) = self.sittings.of(seat)
+            if let Some((session_id, line)) = self.router.take_back(line)
+                && let Some(attachment) = self.attachments.of(session_id)
             {
-                sitting.give_back(&line);
+                attachment.give_back(&line);
             }
         }
-        for sitting in self.sittings.all_mut().filter(|sitting| sitting.hearing == Hearing::Heard) {
-            self.router.take_waiting(sitting.seat).iter().for_each(|line| sitting.give_back(line));
+        for attachment in self.attachments.all_mut().filter(|attachment| attachment.inbound == Inbound::Routed) {
+            self.router.take_waiting(attachment.session_id).iter().for_each(|line| attachment.give_back(line));
         }
     }
 
@@ -216,8 +217,8 @@ impl Steward {
             return self.tell_if_given_up(cause);
         }
         let (cause, stderr) = self.obituary(cause);
-        for sitting in self.sittings.all_mut() {
-            sitting.tell(&ToFront::Refused { cause: cause.clone(), stderr: stderr.clone() });
+        for attachment in self.attachments.all_mut() {
+            attachment.tell(&ToFront::Refused { cause: cause.clone(), stderr: stderr.clone() });
         }
     }
 
@@ -226,8 +227,8 @@ impl Steward {
         if let State::Tripped { .. } = self.lifecycle.state() {
             let limit = self.lifecycle.policy().max_failures;
             let text = format!("{cause}; the daemon failed too often ({limit}), and is started again after a while");
-            for sitting in self.sittings.all_mut() {
-                sitting.tell(&ToFront::News { text: text.clone() });
+            for attachment in self.attachments.all_mut() {
+                attachment.tell(&ToFront::News { text: text.clone() });
             }
         }
     }
@@ -235,30 +236,30 @@ impl Steward {
     /// It never comes back: those who hold it have nothing to hold.
     fn it_is_over(&mut self) {
         self.tell_if_never_routed();
-        let (code, why) = (self.ward.code, self.last_words.take());
-        for sitting in self.sittings.all_mut() {
-            sitting.tell(&ToFront::Over { code, why: why.clone() });
-            sitting.gone = Some("the child has ended for good".to_owned());
+        let (code, why) = (self.keeper.code, self.last_words.take());
+        for attachment in self.attachments.all_mut() {
+            attachment.tell(&ToFront::Over { code, why: why.clone() });
+            attachment.gone = Some("the child has ended for good".to_owned());
         }
         self.is_leaving = true;
     }
 
     /// Takes in what the pen's processes have told.
     pub(super) fn hear_child(&mut self) {
-        if let Some(happened) = self.ward.hear() {
-            self.on_child(happened);
+        if let Some(loss) = self.keeper.hear() {
+            self.on_child_lost(loss);
         }
         self.look_after_pen();
     }
 
     pub(super) fn look_after_pen(&mut self) {
-        if let Some(happened) = self.ward.look_after() {
-            self.on_child(happened);
+        if let Some(loss) = self.keeper.look_after() {
+            self.on_child_lost(loss);
         }
     }
 
     /// What the child has said before counts.
-    pub(super) fn on_child(&mut self, happened: Happened) {
+    pub(super) fn on_child_lost(&mut self, loss: ChildLoss) {
         self.read_child(true);
         for _ in 0..64 {
             if !self.read_errors() {
@@ -266,21 +267,21 @@ impl Steward {
             }
         }
         self.settle();
-        // Before the child is buried, so that its record says that no session held it.
+        // Before the child is end, so that its record says that no session held it.
         let effects = self.lifecycle.end_linger(self.now());
         self.perform(effects);
-        match happened {
-            Happened::Lost(generation, cause) => self.drive(Event::Died(generation, cause)),
-            Happened::Empty => {
-                let Some(buried) = self.ward.bury(self.lifecycle.state()) else { return };
-                if buried.was_stopped {
+        match loss {
+            ChildLoss::Died(generation, cause) => self.drive(Event::Died(generation, cause)),
+            ChildLoss::TreeEmpty => {
+                let Some(end) = self.keeper.take_end(self.lifecycle.state()) else { return };
+                if end.was_stopped {
                     self.drive(Event::Stop);
                 }
-                self.last_words = Some(buried.cause.0.clone());
-                self.drive(if buried.is_hopeless {
-                    Event::Hopeless(buried.generation, buried.cause)
+                self.last_words = Some(end.cause.0.clone());
+                self.drive(if end.is_hopeless {
+                    Event::Hopeless(end.generation, end.cause)
                 } else {
-                    Event::Emptied(buried.generation, buried.cause)
+                    Event::Emptied(end.generation, end.cause)
                 });
             }
         }

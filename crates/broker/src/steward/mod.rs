@@ -2,10 +2,10 @@
 //! the child, from the broker and from the clock; the [machine](Machine) decides when there is a child, and the [router](Router)
 //! which message is whose. It never waits for anybody.
 
+mod attachments;
 mod child;
 mod leases;
 mod lines;
-mod sitting;
 mod wait;
 
 use std::ffi::OsString;
@@ -17,19 +17,19 @@ use nostray_registry::{Predecessors, RecordDetails, Shared, Story};
 use nostray_slot::Claim;
 use nostray_supervise::lifecycle::{Activity, Effect};
 use nostray_supervise::wire::{ChildSettings, SlotSettings, StewardSetup, ToBroker, send};
-use nostray_supervise::{Cause, Generation, Keeping, Lifecycle, MachineEvent, Moment, State, Ward};
+use nostray_supervise::{Cause, ChildConfig, ChildKeeper, Generation, Lifecycle, MachineEvent, Moment, State};
 use nostray_sys::descriptors::own_stdin;
 use nostray_sys::events::Events;
 use nostray_sys::process::{random_numbers, set_name, set_title};
 
 use crate::router::{Router, Routing, WireIds};
-use sitting::Sittings;
+use attachments::Attachments;
 
 const NAME: &str = "nostray-steward";
 /// How many calls a session may have in flight while it is alone.
-const WINDOW: usize = 1024;
+const MAX_IN_FLIGHT: usize = 1024;
 /// When to look for what others have left, and to give back what only starting up needed.
-const SETTLED: Duration = Duration::from_secs(2);
+const AFTER_START: Duration = Duration::from_secs(2);
 
 /// Keeps a child for whoever the broker sends, as it was charged to, and returns the exit code once nobody holds it and nothing is
 /// left of it.
@@ -46,21 +46,21 @@ pub fn run() -> Result<u8, Error> {
     set_title(format_args!("{NAME} {id}"));
     let command = setup.command.iter().map(|word| word.0.clone()).collect();
     let StewardSetup { key, any_dir, because, settings, .. } = setup;
-    let keeping = Keeping {
+    let config = ChildConfig {
         spec: spec(command, &settings),
         details: RecordDetails { session: None, labels: Default::default(), slot: None, sweep: true },
         max_memory: settings.max_memory,
         max_line: settings.max_line,
     };
     let ChildSettings { policy, protocol, reverse, route_by, slot, .. } = settings;
-    let routing = Routing { protocol, reverse, route_by, window: WINDOW };
-    let mut ward = Ward::new(keeping, opener, id);
-    ward.keep().map_err(system("become a subreaper"))?;
+    let routing = Routing { protocol, reverse, route_by, window: MAX_IN_FLIGHT };
+    let mut keeper = ChildKeeper::new(config, opener, id);
+    keeper.keep().map_err(system("become a subreaper"))?;
     let mut steward = Steward {
         lifecycle: Lifecycle::new(policy, nostray_sys::process::random()),
         router: Router::new(routing, wire_ids()),
-        sittings: Sittings::default(),
-        ward,
+        attachments: Attachments::default(),
+        keeper,
         control: Some(control),
         events: Events::new().map_err(system("watch for events"))?,
         to_child: Vec::new(),
@@ -80,8 +80,8 @@ pub fn run() -> Result<u8, Error> {
         is_leaving: false,
         is_over: false,
         began: Instant::now(),
-        sweep_at: Some(Instant::now() + SETTLED),
-        tidy_at: Some(Instant::now() + SETTLED / 4),
+        sweep_at: Some(Instant::now() + AFTER_START),
+        tidy_at: Some(Instant::now() + AFTER_START / 4),
     };
     steward.introduce();
     Ok(steward.serve())
@@ -100,10 +100,10 @@ fn spec(command: Vec<OsString>, settings: &ChildSettings) -> Spec {
 }
 
 struct Steward {
-    ward: Ward,
+    keeper: ChildKeeper,
     lifecycle: Lifecycle,
     router: Router,
-    sittings: Sittings,
+    attachments: Attachments,
     /// The broker's socket, until it has gone.
     control: Option<OwnedFd>,
     events: Events,
@@ -159,7 +159,7 @@ impl Steward {
                 self.on(name);
             }
         }
-        self.ward.close_record();
+        self.keeper.close_record();
         0
     }
 
@@ -170,13 +170,13 @@ impl Steward {
     /// Puts on record whose child this is, and tells the broker how it is called there.
     fn introduce(&mut self) {
         let shared = self.shared.clone();
-        if let Some(record) = self.ward.record() {
+        if let Some(record) = self.keeper.record() {
             record.share(shared.clone());
             if let Some(why) = shared.because {
                 record.tell(Story::Apart { why });
             }
         }
-        self.tell_broker(&ToBroker::Named(self.ward.id().to_string()));
+        self.tell_broker(&ToBroker::Named(self.keeper.id().to_string()));
     }
 
     fn tell_broker(&mut self, word: &ToBroker) {
@@ -195,10 +195,10 @@ impl Steward {
         while let Some(effects) = self.lifecycle.tick(now) {
             self.perform(effects);
         }
-        if let Some(happened) = self.ward.end_on() {
-            self.on_child(happened);
+        if let Some(loss) = self.keeper.end_on() {
+            self.on_child_lost(loss);
         }
-        if let Some((generation, far)) = self.ward.over_memory() {
+        if let Some((generation, far)) = self.keeper.over_memory() {
             use MachineEvent::{FarOverMemory, OverMemory};
             self.drive(if far { FarOverMemory(generation) } else { OverMemory(generation) });
         }
@@ -212,7 +212,7 @@ impl Steward {
         }
         if due(self.sweep_at) {
             self.sweep_at = None;
-            self.ward.sweep();
+            self.keeper.sweep();
         }
         if due(self.tidy_at) {
             self.tidy_at = None;
@@ -223,9 +223,9 @@ impl Steward {
 
     /// With nobody to hold it and nothing left of it, there is nothing to do. The broker knows whether somebody is on the way.
     fn look_whether_over(&mut self) {
-        let is_idle = self.sittings.is_empty()
+        let is_idle = self.attachments.is_empty()
             && !self.lifecycle.is_lingering()
-            && self.ward.child.is_none()
+            && self.keeper.child.is_none()
             && self.waits_to_start.is_none()
             && self.lifecycle.state().live().is_none();
         if !is_idle {
@@ -243,7 +243,7 @@ impl Steward {
     fn settle(&mut self) {
         let now = self.now();
         // To hold a daemon is to need it, and nothing else ever does.
-        if self.is_daemon() && *self.lifecycle.state() == State::Asleep && !self.sittings.is_empty() {
+        if self.is_daemon() && *self.lifecycle.state() == State::Asleep && !self.attachments.is_empty() {
             self.drive(MachineEvent::Demanded);
         }
         if matches!(self.lifecycle.state(), State::Starting(_)) {
@@ -259,16 +259,16 @@ impl Steward {
 
     /// Whether the child is a daemon, which takes no messages.
     fn is_daemon(&self) -> bool {
-        self.ward.keeping().spec.daemon
+        self.keeper.config().spec.daemon
     }
 
     /// A child is ready with its first answer. A daemon has no protocol: it is ready by the user's condition, or as soon as it runs.
     fn look_whether_ready(&mut self, now: Moment) -> Vec<Effect> {
-        let has_condition = self.ward.keeping().spec.ready != Ready::Started;
+        let has_condition = self.keeper.config().spec.ready != Ready::Started;
         match self.is_daemon() {
             false if self.router.has_answered() => self.lifecycle.child_answered(now),
-            true if has_condition && self.ward.is_ready() => self.lifecycle.child_answered(now),
-            true if self.ward.is_ready() => self.lifecycle.child_runs(now),
+            true if has_condition && self.keeper.is_ready() => self.lifecycle.child_answered(now),
+            true if self.keeper.is_ready() => self.lifecycle.child_runs(now),
             _ => Vec::new(),
         }
     }

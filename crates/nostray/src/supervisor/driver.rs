@@ -49,7 +49,7 @@ pub(super) struct Call {
 type Answer = oneshot::Sender<Result<Box<RawValue>, CallError>>;
 
 /// What waits for a child.
-enum Waiting {
+enum Queued {
     Call(Call),
     Notification { line: Vec<u8>, _weight: Weight },
 }
@@ -61,7 +61,7 @@ struct Driver {
     live: Option<Live>,
     /// A start that waits until nothing is left of what another driver had.
     starting: Option<Number>,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<Queued>,
     /// Those who wait for a child that is ready.
     hoping: Vec<oneshot::Sender<Result<Generation, CallError>>>,
     flights: HashMap<u64, Answer>,
@@ -328,12 +328,12 @@ impl Driver {
             match wire::parse_own(line) {
                 Some(Own { id: Some(id), method, params }) => {
                     if let Some(answer) = self.flights.remove(&id) {
-                        waiting.push_back(Waiting::Call(Call { id, method, params, answer }));
+                        waiting.push_back(Queued::Call(Call { id, method, params, answer }));
                     }
                 }
                 Some(Own { id: None, method, .. }) if method != wire::CANCELLED => {
                     if let Some(weight) = self.reins.core.room_for(line.len()) {
-                        waiting.push_back(Waiting::Notification { line: line.to_vec(), _weight: weight });
+                        waiting.push_back(Queued::Notification { line: line.to_vec(), _weight: weight });
                     }
                 }
                 _ => {}
@@ -360,7 +360,7 @@ impl Driver {
     fn refuse(&mut self, cause: &Cause) {
         let why = self.with_tail(cause);
         for waiting in self.waiting.drain(..) {
-            if let Waiting::Call(call) = waiting {
+            if let Queued::Call(call) = waiting {
                 call.answer.send(Err(CallError::Refused(why.clone()))).ok();
             }
         }
@@ -393,15 +393,15 @@ impl Driver {
                 self.perform(effects);
             }
             Command::Call(call) => {
-                self.waiting.push_back(Waiting::Call(call));
+                self.waiting.push_back(Queued::Call(call));
                 self.wake();
             }
             Command::Notify { line, weight } => {
-                self.waiting.push_back(Waiting::Notification { line, _weight: weight });
+                self.waiting.push_back(Queued::Notification { line, _weight: weight });
                 self.wake();
             }
             Command::Cancel(id) => {
-                self.waiting.retain(|waiting| !matches!(waiting, Waiting::Call(call) if call.id == id));
+                self.waiting.retain(|waiting| !matches!(waiting, Queued::Call(call) if call.id == id));
                 if self.flights.remove(&id).is_some()
                     && let Some(live) = &mut self.live
                 {
@@ -447,12 +447,12 @@ impl Driver {
             && let Some(waiting) = self.waiting.pop_front()
         {
             match waiting {
-                Waiting::Call(call) => {
+                Queued::Call(call) => {
                     live.say(&wire::request(call.id, &call.method, &call.params));
                     live.was_called = true;
                     self.flights.insert(call.id, call.answer);
                 }
-                Waiting::Notification { line, .. } => live.say(&line),
+                Queued::Notification { line, .. } => live.say(&line),
             }
         }
     }

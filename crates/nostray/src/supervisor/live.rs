@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nostray_rpc::{Id, Line, Lines, Skimmed};
-use nostray_supervise::{Generation as Number, Lifecycle, Said};
+use nostray_supervise::{Generation as Number, Lifecycle, SentLines};
 use nostray_sys::stream;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -50,7 +50,7 @@ pub(super) struct Live {
     /// What is on its way to it.
     pub(super) out: VecDeque<u8>,
     /// Where the lines end that were said to it.
-    said: Said,
+    said: SentLines,
     /// What was said to it that it has not read, since its input has ended.
     unread: Vec<u8>,
     /// How much of answers was added to that since it was last empty.
@@ -177,7 +177,7 @@ impl Live {
             pen,
             lines: Lines::new(spec.keeping.max_line),
             out: VecDeque::new(),
-            said: Said::default(),
+            said: SentLines::default(),
             unread: Vec::new(),
             answers: 0,
             handshake,

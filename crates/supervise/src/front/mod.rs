@@ -20,11 +20,11 @@ use nostray_sys::events::Events;
 use nostray_sys::stream::Sink;
 
 use crate::cache::Cache;
+use crate::child_keeper::{ChildConfig, ChildKeeper};
 use crate::link::Share;
 use crate::machine::{Moment, State};
 use crate::outbox::Outbox;
 use crate::session::{Effect, Session, Settings};
-use crate::ward::{Keeping, Ward};
 use shared::Shared;
 use upstream::Upstream;
 use wait::Source;
@@ -32,13 +32,13 @@ use wait::Source;
 pub use nostray_pen::Error;
 
 /// When to look for what others have left: not while the child is starting.
-const SETTLED: Duration = Duration::from_secs(2);
+const AFTER_START: Duration = Duration::from_secs(2);
 
 /// What a user wants.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// What is kept.
-    pub keeping: Keeping,
+    pub child: ChildConfig,
     /// How the session is kept.
     pub settings: Settings,
     /// Whether what an earlier run has said about itself is good enough until somebody calls.
@@ -55,8 +55,8 @@ pub struct Options {
 ///
 /// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else.**
 pub fn run(options: Options) -> Result<u8, Error> {
-    let Options { keeping, settings, lazy, remember, share, slot } = options;
-    let mut opener = PenOpener::open(&keeping.spec.die_with)?;
+    let Options { child: config, settings, lazy, remember, share, slot } = options;
+    let mut opener = PenOpener::open(&config.spec.die_with)?;
     let id = PenId::new();
     let tenancy = match slot.map(|wish| enter(&mut opener, wish, &id)).transpose() {
         Ok(None) => None,
@@ -66,27 +66,27 @@ pub fn run(options: Options) -> Result<u8, Error> {
     };
     let events = Events::new().map_err(|error| Error::System { action: "watch for events", error })?;
     let directory = std::env::current_dir().unwrap_or_default();
-    let cache = (lazy || remember).then(|| Cache::open(&keeping.spec.command, &directory));
+    let cache = (lazy || remember).then(|| Cache::open(&config.spec.command, &directory));
     let own_policy = settings.policy.clone();
     let settings = match share {
         Some(_) => Settings { policy: Shared::policy(own_policy.on_demand), ..settings },
         None => settings,
     };
     let session = Session::new(settings, cache, lazy, nostray_sys::process::random());
-    let from_host = Some(Lines::new(keeping.max_line));
-    let mut ward = Ward::new(keeping, opener, id);
+    let from_host = Some(Lines::new(config.max_line));
+    let mut keeper = ChildKeeper::new(config, opener, id);
     let upstream = match share {
         Some(mut share) => {
-            share.attach.host = ward.opener.host().map(Process::from);
+            share.attach.host = keeper.opener.host().map(Process::from);
             Upstream::Shared(Box::new(Shared::new(share, own_policy)))
         }
         None => {
-            ward.keep().map_err(|error| Error::System { action: "become a subreaper", error })?;
+            keeper.keep().map_err(|error| Error::System { action: "become a subreaper", error })?;
             Upstream::Own
         }
     };
     if let Some(tenancy) = tenancy {
-        ward.hold(tenancy).map_err(Error::Refused)?;
+        keeper.hold(tenancy).map_err(Error::Refused)?;
     }
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
     let host = HostEnds { stdin: stdin.as_fd(), stdout: stdout.as_fd(), stderr: stderr.as_fd() };
@@ -97,12 +97,12 @@ pub fn run(options: Options) -> Result<u8, Error> {
         errors: Outbox::new(Sink::of(host.stderr)),
         host,
         events,
-        ward,
+        keeper,
         upstream,
         session,
         began: Instant::now(),
-        sweep_at: Some(Instant::now() + SETTLED),
-        tidy_at: Some(Instant::now() + SETTLED / 4),
+        sweep_at: Some(Instant::now() + AFTER_START),
+        tidy_at: Some(Instant::now() + AFTER_START / 4),
         host_gone: false,
         hung_up: None,
         farewell: None,
@@ -122,7 +122,7 @@ struct HostEnds<'a> {
 struct Front<'a> {
     events: Events,
     /// Keeps a child of the front's own, if there is one, and the front's record.
-    ward: Ward,
+    keeper: ChildKeeper,
     upstream: Upstream,
     session: Session,
     host: HostEnds<'a>,
@@ -161,8 +161,8 @@ impl Front<'_> {
             }
         }
         self.save();
-        self.ward.close_record();
-        self.ward.code
+        self.keeper.close_record();
+        self.keeper.code
     }
 
     fn now(&self) -> Moment {
@@ -172,10 +172,10 @@ impl Front<'_> {
     /// Nothing lives, nothing will, and the host has got all that it wants to read. One that reads nothing for as long as its
     /// child would have been given to end waits for us, as we would for it.
     fn is_over(&mut self) -> bool {
-        if self.ward.child.is_some() || !self.session.is_over() {
+        if self.keeper.child.is_some() || !self.session.is_over() {
             return false;
         }
-        let (now, patience) = (Instant::now(), self.ward.keeping().spec.graces.eof());
+        let (now, patience) = (Instant::now(), self.keeper.config().spec.graces.eof());
         self.to_host.is_empty()
             || self.host_gone
             || self.host_deaf
@@ -186,7 +186,7 @@ impl Front<'_> {
         let session = self.session.deadline().map(|at| self.began + at);
         let link = self.upstream.shared().and_then(|shared| shared.link.deadline());
         let own = [self.sweep_at, self.tidy_at, self.hung_up, self.farewell];
-        own.into_iter().chain([session, self.ward.deadline(), link]).flatten().min()
+        own.into_iter().chain([session, self.keeper.deadline(), link]).flatten().min()
     }
 
     /// Does what the session says.
@@ -213,10 +213,10 @@ impl Front<'_> {
     }
 
     fn put_on_record(&mut self) {
-        let Self { session, ward, began, .. } = self;
+        let Self { session, keeper, began, .. } = self;
         let (state, generation) = (session.state().clone(), session.generation());
         let pause = || session.pause(began.elapsed());
-        let is_new = ward.put_on_record(session.state(), generation, pause, session.policy().max_failures);
+        let is_new = keeper.put_on_record(session.state(), generation, pause, session.policy().max_failures);
         if is_new && matches!(state, State::Asleep | State::Tripped { .. }) {
             self.save();
         }
@@ -238,10 +238,10 @@ impl Front<'_> {
         }
         self.perform();
         self.go_on_with_link();
-        if let Some(happened) = self.ward.end_on() {
-            self.on_child(happened);
+        if let Some(loss) = self.keeper.end_on() {
+            self.on_child_lost(loss);
         }
-        if let Some((generation, far)) = self.ward.over_memory() {
+        if let Some((generation, far)) = self.keeper.over_memory() {
             self.session.over_memory(generation, far, now);
             self.perform();
         }
@@ -256,7 +256,7 @@ impl Front<'_> {
         }
         if self.sweep_at.is_some_and(|at| at <= Instant::now()) {
             self.sweep_at = None;
-            self.ward.sweep();
+            self.keeper.sweep();
             self.save();
         }
     }

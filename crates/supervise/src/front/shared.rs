@@ -105,9 +105,9 @@ impl Front<'_> {
     }
 
     pub(super) fn go_on_with_link(&mut self) {
-        let max_line = self.ward.keeping().max_line;
+        let max_line = self.keeper.config().max_line;
         let Some(Shared { link, .. }) = self.upstream.shared_mut() else { return };
-        link.look_at_keeper(self.session.waits_for_child());
+        link.look_at_awaited(self.session.waits_for_child());
         link.fall_silent_when_said();
         if link.parting.is_some_and(|until| until <= std::time::Instant::now()) {
             return self.link_is_lost();
@@ -126,7 +126,7 @@ impl Front<'_> {
         self.upstream = Upstream::Own;
         if is_required {
             write_to_stderr_at_once(&format!("nostray: this child cannot be shared: {why}\n"));
-            self.ward.code = nostray_pen::OWN_FAILURE;
+            self.keeper.code = nostray_pen::OWN_FAILURE;
             self.session.child_hopeless(generation, Cause(format!("it cannot be shared: {why}")), now);
             return self.perform();
         }
@@ -135,7 +135,7 @@ impl Front<'_> {
              error)\n"
         ));
         self.session.adopt(child_policy);
-        match self.ward.keep_in_need() {
+        match self.keeper.keep_in_need() {
             Ok(()) => self.start(generation),
             Err(error) => self.session.child_emptied(generation, Cause(error.to_string()), now),
         }
@@ -149,7 +149,7 @@ impl Front<'_> {
         let ends_with_child = shared.ends_with_child();
         let link = &mut shared.link;
         let (was_parting, was_settling, lost) = (link.parting.is_some(), link.is_settling, link.lost.take());
-        let cause = if link.keeper_is_stopped() {
+        let cause = if link.awaited_is_stopped() {
             format!("the process that kept it {WAS_STOPPED} and has been ended")
         } else {
             "the broker that kept it is gone".to_owned()
@@ -182,7 +182,7 @@ impl Front<'_> {
         write_to_stderr_at_once(&format!(
             "nostray: the shared child is gone and is not started again, {rule}: {why}\n"
         ));
-        self.ward.code = code;
+        self.keeper.code = code;
         self.session.ends_with_child();
         self.session.child_is_over(generation, Cause(why), now);
         self.session.stop(now);
@@ -212,7 +212,7 @@ impl Front<'_> {
         }
         let Some(message) = parse_control::<ToFront>(text) else { return true };
         match message {
-            ToFront::KeptBy(steward) => link.is_kept_by(steward),
+            ToFront::KeptBy(steward) => link.handed_to(steward),
             ToFront::Welcome => {
                 link.is_welcome();
                 link.say(&ToSteward::Wake);
@@ -284,7 +284,7 @@ impl Front<'_> {
                 if !respawns {
                     self.session.ends_with_child();
                 }
-                self.ward.code = code;
+                self.keeper.code = code;
                 if let Some(why) = why {
                     write_to_stderr_at_once(&format!("nostray: the shared child is not started again: {why}\n"));
                     self.session.child_is_over(generation, Cause(why), now);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::Front;
 use super::shared::Shared;
+use crate::line_channel::LineChannel;
 use crate::machine::{Generation, State, Why};
-use crate::ward::Talk;
 
 /// What a front connects its host with.
 #[derive(Debug)]
@@ -35,10 +35,10 @@ impl Upstream {
 
 impl Front<'_> {
     /// The channel to the child, or to the steward that keeps it.
-    pub(super) fn talk(&mut self) -> Option<&mut Talk> {
+    pub(super) fn channel(&mut self) -> Option<&mut LineChannel> {
         match &mut self.upstream {
-            Upstream::Own => self.ward.child.as_mut().map(|child| &mut child.talk),
-            Upstream::Shared(shared) => shared.link.talk(),
+            Upstream::Own => self.keeper.child.as_mut().map(|child| &mut child.channel),
+            Upstream::Shared(shared) => shared.link.channel(),
         }
     }
 
@@ -57,7 +57,7 @@ impl Front<'_> {
 
     /// Tears the front's own child down, or detaches from the shared one.
     pub(super) fn disconnect(&mut self, why: Why) {
-        let eof = self.ward.keeping().spec.graces.eof();
+        let eof = self.keeper.config().spec.graces.eof();
         let patience = if self.host_gone { Duration::ZERO } else { eof };
         match self.upstream {
             Upstream::Own => self.tear_down(why, patience),
@@ -68,7 +68,7 @@ impl Front<'_> {
     /// The child, or the steward, has closed its end.
     pub(super) fn upstream_closed(&mut self) {
         match self.upstream {
-            Upstream::Own => self.ward.is_mute(),
+            Upstream::Own => self.keeper.is_mute(),
             Upstream::Shared(_) => self.link_is_lost(),
         }
     }

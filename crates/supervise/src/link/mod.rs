@@ -1,13 +1,13 @@
 //! A session's link to a child that others share: the way to the broker, and what is said on it.
 
-mod keeper;
-mod place;
-mod reach;
+mod address;
+mod awaited;
+mod connection;
 
 pub use crate::wire::VERSION;
-pub use place::{Address, BROKER, find_broker};
-pub use reach::start_broker;
-pub(crate) use reach::{Link, Reached};
+pub use address::{Address, BROKER, find_broker};
+pub use connection::start_broker;
+pub(crate) use connection::{Link, Reached};
 
 /// What a session shares, and how.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@ use nostray_rpc::{
 };
 
 use super::host::{id_at, text_at};
-use super::{BETWEEN_LEGS, Effect, INTERNAL, Protocol, Session, Verdict};
+use super::{Effect, INPUT_ROUND_TIMEOUT, INTERNAL, Protocol, Session, Verdict};
 use crate::lists::{ListKind, Page};
 use crate::machine::{Moment, State};
 use crate::memory::Note;
@@ -166,7 +166,7 @@ impl Session {
             Note::List { kind, cursor, params } => self.saw_page(kind, cursor.as_deref(), params, result),
             Note::Call => {
                 if text_at(result, &["resultType"]).is_some_and(|kind| kind == "input_required") {
-                    self.legs.push(now + BETWEEN_LEGS);
+                    self.input_rounds.push(now + INPUT_ROUND_TIMEOUT);
                 }
             }
             Note::SetLevel(line) => self.memory.set_level(line),

@@ -11,9 +11,9 @@ use crate::cache::Asker;
 use crate::flights::Hold;
 use crate::lists::ListKind;
 use crate::machine::{Event, Moment, State, Why};
-use crate::memory::{MOST, Note};
+use crate::memory::{MAX_REMEMBERED, Note};
+use crate::queue::QueuedLine;
 use crate::replays::Entry;
-use crate::waiting::Waiting;
 
 pub(super) const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -100,10 +100,10 @@ impl Session {
                 if let Note::Listen(line) = &note {
                     self.memory.listen(id.clone(), line.clone());
                 }
-                if let Some(params) = params.filter(|_| self.modern && !self.legs.is_empty())
+                if let Some(params) = params.filter(|_| self.modern && !self.input_rounds.is_empty())
                     && (find(params, &["requestState"]).is_some() || find(params, &["inputResponses"]).is_some())
                 {
-                    self.legs.remove(0);
+                    self.input_rounds.remove(0);
                 }
                 self.pass_or_wait(raw, vec![(id, note)], None, true, now)
             }
@@ -165,7 +165,7 @@ impl Session {
         if !line.ends_with(b"\n") {
             line.push(b'\n');
         }
-        self.queue.push(Waiting { line, asks, batch, deadline });
+        self.queue.push(QueuedLine { line, asks, batch, deadline });
         if needed {
             match self.lifecycle.state() {
                 State::Ended => self.refuse_waiting(&Why::Stop.cause()),
@@ -369,7 +369,9 @@ impl Session {
 
 /// What the host is told that opens one more.
 fn too_many_open() -> String {
-    format!("{MOST} are open already, and --replay can tell a new child of no more; close one before the next")
+    format!(
+        "{MAX_REMEMBERED} are open already, and --replay can tell a new child of no more; close one before the next"
+    )
 }
 
 /// Whether a method of the older era has a [`Note`] of its own.

@@ -20,9 +20,9 @@ use crate::lifecycle::{self, Activity, Lifecycle};
 use crate::lists::Seen;
 use crate::machine::{Cause, Event, Generation, Moment, Policy, State, Why};
 use crate::memory::{Memory, Note};
+use crate::queue::{Queue, QueuedLine};
 use crate::replays::Replay;
 use crate::reverse::Reverse;
-use crate::waiting::{Queue, Waiting};
 use replay::{Checks, Gate};
 
 /// What is spoken.
@@ -88,7 +88,7 @@ const INTERNAL: i64 = -32603;
 
 /// How long a server that asked its client back, in the newer era, is not put to sleep: it may keep what it needs for the second
 /// half in memory. (The Python SDK seals it with a key of the process, for this long.)
-const BETWEEN_LEGS: Duration = Duration::from_secs(600);
+const INPUT_ROUND_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A session.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ pub struct Session {
     cache: Option<Cache>,
     /// Whether the cache is asked, and not only filled.
     lazy: bool,
-    legs: Vec<Moment>,
+    input_rounds: Vec<Moment>,
     batches: u64,
     /// The host has ended its input, and what waits has until then.
     closing: Option<Moment>,
@@ -142,7 +142,7 @@ impl Session {
             modern: false,
             cache,
             lazy,
-            legs: Vec::new(),
+            input_rounds: Vec::new(),
             batches: 0,
             closing: None,
             released: false,
@@ -232,9 +232,9 @@ impl Session {
     #[must_use]
     pub fn deadline(&mut self) -> Option<Moment> {
         let lifecycle = self.lifecycle.deadline();
-        let legs = self.legs.iter().copied().min();
+        let input_rounds = self.input_rounds.iter().copied().min();
         let closing = self.closing.filter(|_| !self.released);
-        [lifecycle, self.flights.deadline(), self.queue.deadline(), closing, legs].into_iter().flatten().min()
+        [lifecycle, self.flights.deadline(), self.queue.deadline(), closing, input_rounds].into_iter().flatten().min()
     }
 
     /// Time has passed.
@@ -255,7 +255,7 @@ impl Session {
                 self.too_slow(id);
             }
         }
-        self.legs.retain(|until| *until > now);
+        self.input_rounds.retain(|until| *until > now);
         if self.closing.is_some_and(|until| until <= now) {
             self.release(now);
         }
@@ -373,7 +373,7 @@ impl Session {
             && let Note::Initialize(line) = &note
         {
             let line = line.to_vec();
-            self.queue.push(Waiting { line, asks: vec![(id, note)], batch: None, deadline: None });
+            self.queue.push(QueuedLine { line, asks: vec![(id, note)], batch: None, deadline: None });
         }
     }
 
@@ -535,7 +535,7 @@ impl Session {
             busy: self.flights.is_busy()
                 || !self.queue.is_empty()
                 || is_telling
-                || !self.legs.is_empty()
+                || !self.input_rounds.is_empty()
                 || self.reverse.is_waiting(self.lifecycle.generation()),
         };
         let effects = self.lifecycle.observe(activity, now);

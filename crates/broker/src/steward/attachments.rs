@@ -1,25 +1,25 @@
-//! The sessions that hold the child: one seat each.
+//! The sessions that hold the child: one session_id each.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nostray_registry::Lease;
 use nostray_supervise::wire::{ToFront, control_line};
-use nostray_supervise::{Outbox, Talk};
+use nostray_supervise::{LineChannel, Outbox};
 use nostray_sys::Pidfd;
 use nostray_sys::local;
 use nostray_sys::stream::Sink;
 
-use crate::router::Seat;
+use crate::router::SessionId;
 
 /// One session.
 #[derive(Debug)]
-pub(super) struct Sitting {
-    pub(super) seat: Seat,
-    pub(super) talk: Talk,
+pub(super) struct Attachment {
+    pub(super) session_id: SessionId,
+    pub(super) channel: LineChannel,
     pub(super) lease: Lease,
     pub(super) linger: Duration,
-    pub(super) hearing: Hearing,
+    pub(super) inbound: Inbound,
     /// It has been told that the child waits for its slot.
     pub(super) knows_of_slot: bool,
     /// Whose session it is.
@@ -34,18 +34,18 @@ pub(super) struct Sitting {
 
 /// Whether what a session says is for the child that is there now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Hearing {
+pub(super) enum Inbound {
     /// It is.
-    Heard,
+    Routed,
     /// It was said before the session knew that the child is gone, and goes back.
-    Back,
+    GivenBack,
     /// It goes back, and the session to a child that was told this, for this reason.
-    Elsewhere { variant: String, why: String },
+    Redirected { variant: String, why: String },
 }
 
-impl Sitting {
+impl Attachment {
     pub(super) fn new(
-        seat: Seat,
+        session_id: SessionId,
         connection: OwnedFd,
         lease: Lease,
         linger: Duration,
@@ -53,13 +53,13 @@ impl Sitting {
     ) -> std::io::Result<Self> {
         local::make_room(connection.as_fd());
         let to = Outbox::new(Sink::Socket);
-        let talk = Talk::new(local::again(&connection)?, connection, to, max_line);
+        let channel = LineChannel::new(local::again(&connection)?, connection, to, max_line);
         Ok(Self {
-            seat,
-            talk,
+            session_id,
+            channel,
             lease,
             linger,
-            hearing: Hearing::Heard,
+            inbound: Inbound::Routed,
             knows_of_slot: false,
             host: None,
             out: Vec::new(),
@@ -70,19 +70,19 @@ impl Sitting {
 
     pub(super) fn tell(&mut self, word: &ToFront) {
         self.flush();
-        self.talk.say(&control_line(word));
+        self.channel.write(&control_line(word));
     }
 
     /// Gives back a line that no child has got.
     pub(super) fn give_back(&mut self, text: &[u8]) {
         self.tell(&ToFront::Back);
-        self.talk.say(&[text, b"\n"].concat());
+        self.channel.write(&[text, b"\n"].concat());
     }
 
     /// Writes what has been gathered.
     pub(super) fn flush(&mut self) {
         if !self.out.is_empty() {
-            self.talk.say(&self.out);
+            self.channel.write(&self.out);
             self.out.clear();
             self.out.shrink_to(4 << 10);
         }
@@ -95,12 +95,12 @@ impl Sitting {
 
 /// All of them, each under a small number by which it is waited for.
 #[derive(Debug, Default)]
-pub(super) struct Sittings {
-    places: Vec<Option<Sitting>>,
+pub(super) struct Attachments {
+    places: Vec<Option<Attachment>>,
     count: usize,
 }
 
-impl Sittings {
+impl Attachments {
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -109,40 +109,40 @@ impl Sittings {
         self.count
     }
 
-    pub(super) fn add(&mut self, sitting: Sitting) {
+    pub(super) fn add(&mut self, attachment: Attachment) {
         self.count += 1;
         match self.places.iter_mut().find(|place| place.is_none()) {
-            Some(place) => *place = Some(sitting),
-            None => self.places.push(Some(sitting)),
+            Some(place) => *place = Some(attachment),
+            None => self.places.push(Some(attachment)),
         }
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Sitting> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Attachment> {
         self.places.iter().flatten()
     }
 
-    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Sitting> {
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Attachment> {
         self.places.iter_mut().flatten()
     }
 
     /// With the numbers by which they are waited for.
-    pub(super) fn numbered(&self) -> impl Iterator<Item = (usize, &Sitting)> {
-        self.places.iter().enumerate().filter_map(|(at, sitting)| Some((at, sitting.as_ref()?)))
+    pub(super) fn numbered(&self) -> impl Iterator<Item = (usize, &Attachment)> {
+        self.places.iter().enumerate().filter_map(|(at, attachment)| Some((at, attachment.as_ref()?)))
     }
 
-    pub(super) fn at(&mut self, number: usize) -> Option<&mut Sitting> {
+    pub(super) fn at(&mut self, number: usize) -> Option<&mut Attachment> {
         self.places.get_mut(number)?.as_mut()
     }
 
-    pub(super) fn of(&mut self, seat: Seat) -> Option<&mut Sitting> {
-        self.all_mut().find(|sitting| sitting.seat == seat)
+    pub(super) fn of(&mut self, session_id: SessionId) -> Option<&mut Attachment> {
+        self.all_mut().find(|attachment| attachment.session_id == session_id)
     }
 
     /// Takes out those who have gone.
-    pub(super) fn take_gone(&mut self) -> Vec<Sitting> {
+    pub(super) fn take_gone(&mut self) -> Vec<Attachment> {
         let mut gone = Vec::new();
         for place in &mut self.places {
-            if place.as_ref().is_some_and(|sitting| sitting.gone.is_some()) {
+            if place.as_ref().is_some_and(|attachment| attachment.gone.is_some()) {
                 gone.extend(place.take());
             }
         }
@@ -152,7 +152,7 @@ impl Sittings {
 
     /// Their connections, which nobody else must keep open, and what else is open for them.
     pub(super) fn connections(&self) -> Vec<BorrowedFd<'_>> {
-        let hosts = self.all().filter_map(|sitting| sitting.host.as_ref().map(AsFd::as_fd));
-        self.all().flat_map(|sitting| sitting.talk.descriptors()).chain(hosts).collect()
+        let hosts = self.all().filter_map(|attachment| attachment.host.as_ref().map(AsFd::as_fd));
+        self.all().flat_map(|attachment| attachment.channel.file_descriptors()).chain(hosts).collect()
     }
 }

@@ -1,11 +1,10 @@
-//! Keeping one supervised child: its pens, one after the other, its record, and what is known of its end. When it is started and
+//! ChildConfig one supervised child: its pens, one after the other, its record, and what is known of its end. When it is started and
 //! ended is decided elsewhere; what it says is heard elsewhere.
 
 mod child;
 mod gauge;
-mod news;
+mod pen_events;
 mod record;
-mod talk;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -23,15 +22,14 @@ use nostray_sys::stream;
 use crate::machine::{Cause, Generation, State, Why};
 pub use child::Child;
 use child::{Ending, KEEPERS_KILLED, Says, order_for};
-use news::Telling;
-pub use talk::Talk;
+use pen_events::PenEventSender;
 
 /// How long a child whose output has ended may take to end itself.
 const AFTER_ITS_OUTPUT: Duration = Duration::from_secs(2);
 
 /// What is kept, and how.
 #[derive(Debug, Clone)]
-pub struct Keeping {
+pub struct ChildConfig {
     /// What to contain, and how.
     pub spec: Spec,
     /// What is said of it on record.
@@ -44,8 +42,8 @@ pub struct Keeping {
 
 /// Whoever keeps such a child.
 #[derive(Debug)]
-pub struct Ward {
-    keeping: Keeping,
+pub struct ChildKeeper {
+    config: ChildConfig,
     /// Who started us, our signals, and the pens.
     pub opener: PenOpener,
     id: PenId,
@@ -66,16 +64,16 @@ pub struct Ward {
 
 /// What has become of the child.
 #[derive(Debug)]
-pub enum Happened {
+pub enum ChildLoss {
     /// It ended, or will in a moment. What it has said before counts.
-    Lost(Generation, Cause),
-    /// Nothing of it is left: all that it has said can be read, then [`Ward::bury`] says how it ended.
-    Empty,
+    Died(Generation, Cause),
+    /// Nothing of it is left: all that it has said can be read, then [`ChildKeeper::take_end`] says how it ended.
+    TreeEmpty,
 }
 
 /// How a child ended of which nothing is left.
 #[derive(Debug)]
-pub struct Buried {
+pub struct ChildEnd {
     /// Which one.
     pub generation: Generation,
     /// How.
@@ -88,12 +86,12 @@ pub struct Buried {
     pub was_to_be_suspended: bool,
 }
 
-impl Ward {
+impl ChildKeeper {
     /// Nothing is started, and nothing is on record yet.
     #[must_use]
-    pub fn new(keeping: Keeping, opener: PenOpener, id: PenId) -> Self {
+    pub fn new(config: ChildConfig, opener: PenOpener, id: PenId) -> Self {
         Self {
-            keeping,
+            config,
             opener,
             id,
             series: None,
@@ -121,8 +119,8 @@ impl Ward {
 
     /// How it is kept.
     #[must_use]
-    pub fn keeping(&self) -> &Keeping {
-        &self.keeping
+    pub fn config(&self) -> &ChildConfig {
+        &self.config
     }
 
     /// Its name on record.
@@ -131,31 +129,31 @@ impl Ward {
         &self.id
     }
 
-    /// Tells the names of what can happen, counted from `first`, to whoever waits for it; there are [`Ward::EVENTS`] of them.
+    /// Tells the names of what can happen, counted from `first`, to whoever waits for it; there are [`ChildKeeper::EVENTS`] of them.
     /// `is_heard` if there is room for what the child says.
     pub fn want(&self, events: &mut Events, first: usize, is_heard: bool) {
         let Some(child) = &self.child else { return };
         let mut want = |name: Event, fd: BorrowedFd<'_>, until| {
             events.want(first + name as usize, fd, until, child.generation.0);
         };
-        if let Some(inbox) = child.inbox.fd() {
-            want(Event::News, inbox, Until::Readable);
+        if let Some(pen_events) = child.pen_events.fd() {
+            want(Event::PenEvent, pen_events, Until::Readable);
         }
         if let Some(front) = child.open_pen.front() {
             want(Event::Front, front, Until::Readable);
         }
-        if let Some(stdout) = child.talk.mouth().filter(|_| is_heard) {
+        if let Some(stdout) = child.channel.reader().filter(|_| is_heard) {
             want(Event::Says, stdout.as_fd(), Until::Readable);
         }
         if let Some(stderr) = &child.stderr {
             want(Event::Errors, stderr.as_fd(), Until::Readable);
         }
-        if let Some(stdin) = child.talk.ear() {
+        if let Some(stdin) = child.channel.pending_writer() {
             want(Event::Listens, stdin.as_fd(), Until::Writable);
         }
     }
 
-    /// How many names [`Ward::want`] uses.
+    /// How many names [`ChildKeeper::want`] uses.
     pub const EVENTS: usize = 5;
 
     /// When there is something to be done by itself.
@@ -171,7 +169,7 @@ impl Ward {
     }
 
     /// Carries on with the end of the child, if it is to end.
-    pub fn end_on(&mut self) -> Option<Happened> {
+    pub fn end_on(&mut self) -> Option<ChildLoss> {
         let child = self.child.as_mut()?;
         child.end_on();
         if child.remains.as_ref().and_then(Remains::deadline).is_some_and(|at| at <= Instant::now()) {
@@ -182,14 +180,14 @@ impl Ward {
     }
 
     /// Takes in what the pen's processes have told.
-    pub fn hear(&mut self) -> Option<Happened> {
+    pub fn hear(&mut self) -> Option<ChildLoss> {
         let child = self.child.as_mut()?;
         let (lost, generation) = (child.hear(), child.generation);
-        lost.filter(|_| !child.may_not_have_been_executed()).map(|cause| Happened::Lost(generation, Cause(cause)))
+        lost.filter(|_| !child.may_not_have_been_executed()).map(|cause| ChildLoss::Died(generation, Cause(cause)))
     }
 
     /// Looks after the processes of the pen, and notices when none is left.
-    pub fn look_after(&mut self) -> Option<Happened> {
+    pub fn look_after(&mut self) -> Option<ChildLoss> {
         loop {
             let Some(child) = &mut self.child else {
                 self.opener.reap_others();
@@ -213,19 +211,19 @@ impl Ward {
                 ReapOutcome::Nothing => {
                     // All of its keepers were killed: what is left of the tree has been handed to us.
                     let generation = child.generation;
-                    let is_ours = child.take_over(&self.opener, self.keeping.spec.graces.term());
-                    return is_ours.then(|| Happened::Lost(generation, Cause(KEEPERS_KILLED.to_owned())));
+                    let is_ours = child.take_over(&self.opener, self.config.spec.graces.term());
+                    return is_ours.then(|| ChildLoss::Died(generation, Cause(KEEPERS_KILLED.to_owned())));
                 }
                 ReapOutcome::Empty => {
                     child.hear();
-                    return Some(Happened::Empty);
+                    return Some(ChildLoss::TreeEmpty);
                 }
             }
         }
     }
 
     /// How the child ended of which nothing is left. `state` is what was to become of it.
-    pub fn bury(&mut self, state: &State) -> Option<Buried> {
+    pub fn take_end(&mut self, state: &State) -> Option<ChildEnd> {
         let child = self.child.take()?;
         self.next_look = None;
         let cause = match (&child.not_executed, &child.ended) {
@@ -258,33 +256,33 @@ impl Ward {
         if matches!(state, State::Stopping { why: Why::Hibernate | Why::Memory | Why::Age | Why::Restart, .. }) {
             self.code = 0; // how it ended says nothing about the session
         }
-        Some(Buried {
+        Some(ChildEnd {
             generation: child.generation,
             cause: Cause(cause),
             is_hopeless,
-            was_stopped: ended_by_others || child.was_interrupted(self.keeping.spec.graces),
+            was_stopped: ended_by_others || child.was_interrupted(self.config.spec.graces),
             was_to_be_suspended: child.was_to_be_suspended(),
         })
     }
 
     /// Starts a child. Nothing may be left of the last one. None of its keepers has what is `not_for_it`.
     pub fn start(&mut self, generation: Generation, not_for_it: &[BorrowedFd<'_>]) -> Result<(), Cause> {
-        let spec = Spec { die_with: Vec::new(), ..self.keeping.spec.clone() };
-        let details = RecordDetails { sweep: false, ..self.keeping.details.clone() };
+        let spec = Spec { die_with: Vec::new(), ..self.config.spec.clone() };
+        let details = RecordDetails { sweep: false, ..self.config.details.clone() };
         let keeper: Box<dyn Witness> = Box::new(RecordKeeper::new(details));
         let id = self.id.in_series(generation.0);
-        let started = Telling::new(keeper, self.series.is_none()).map_err(|error| error.to_string()).and_then(
-            |(telling, inbox)| {
+        let started = PenEventSender::new(keeper, self.series.is_none()).map_err(|error| error.to_string()).and_then(
+            |(sender, pen_events)| {
                 let open_pen =
-                    self.opener.start(&spec, id, Box::new(telling), not_for_it).map_err(|error| error.to_string())?;
+                    self.opener.start(&spec, id, Box::new(sender), not_for_it).map_err(|error| error.to_string())?;
                 let is_ready = spec.ready == Ready::Started;
-                Ok(Child::new(generation, open_pen, inbox, self.keeping.max_line, is_ready))
+                Ok(Child::new(generation, open_pen, pen_events, self.config.max_line, is_ready))
             },
         );
         match started {
             Ok(child) => {
                 self.child = Some(child);
-                self.next_look = self.keeping.max_memory.map(|_| Instant::now() + gauge::PERIOD);
+                self.next_look = self.config.max_memory.map(|_| Instant::now() + gauge::PERIOD);
                 Ok(())
             }
             Err(why) => {
@@ -303,9 +301,9 @@ impl Ward {
             // Whoever stops it tells it himself; its input stays open until then.
             (None, Why::Stop) => child.ending,
             // It has no input whose end could ask it.
-            (None, _) if self.keeping.spec.daemon => {
+            (None, _) if self.config.spec.daemon => {
                 child.ask(Ask::Stop);
-                Ending::Said
+                Ending::SentLines
             }
             (None, _) => Ending::EndOfInput(Instant::now() + patience),
         };
@@ -321,7 +319,7 @@ impl Ward {
     /// Takes from the child the lines that it has not read, and never will.
     #[must_use]
     pub fn take_unread(&mut self) -> Vec<u8> {
-        self.child.as_mut().map(|child| child.talk.take_unread()).unwrap_or_default()
+        self.child.as_mut().map(|child| child.channel.take_unread()).unwrap_or_default()
     }
 
     /// Its input ends, now.
@@ -334,7 +332,7 @@ impl Ward {
     /// Its output has ended. It cannot answer any more, so it is asked to end, if it has not yet.
     pub fn is_mute(&mut self) {
         if let Some(child) = &mut self.child {
-            child.talk.is_mute();
+            child.channel.close_reader();
             if child.ending == Ending::No {
                 child.ending = Ending::EndOfInput(Instant::now() + AFTER_ITS_OUTPUT);
             }
@@ -404,7 +402,7 @@ impl Ward {
             return None;
         }
         self.next_look = Some(Instant::now() + gauge::PERIOD);
-        let (child, limit) = (self.child.as_ref()?, self.keeping.max_memory?);
+        let (child, limit) = (self.child.as_ref()?, self.config.max_memory?);
         let (gauge, (guard, _)) = (child.gauge.as_ref()?, child.guard.as_ref()?);
         let used = gauge.over(limit, *guard)?;
         Some((child.generation, used > limit.saturating_mul(2)))
@@ -415,7 +413,7 @@ impl Ward {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// Its keepers have told something.
-    News,
+    PenEvent,
     /// Its front has ended. What that has told comes first.
     Front,
     /// It says something.
@@ -427,9 +425,9 @@ pub enum Event {
 }
 
 impl Event {
-    /// By the name that [`Ward::want`] has given it, without what that was counted from.
+    /// By the name that [`ChildKeeper::want`] has given it, without what that was counted from.
     #[must_use]
     pub fn of(name: usize) -> Option<Self> {
-        [Self::News, Self::Front, Self::Says, Self::Errors, Self::Listens].get(name).copied()
+        [Self::PenEvent, Self::Front, Self::Says, Self::Errors, Self::Listens].get(name).copied()
     }
 }

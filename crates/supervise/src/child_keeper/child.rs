@@ -11,8 +11,8 @@ use nostray_sys::identity::Identity;
 use nostray_sys::signal::Arrived;
 
 use super::gauge::Gauge;
-use super::news::{Inbox, News};
-use super::talk::Talk;
+use super::pen_events::{PenEvent, PenEventReceiver};
+use crate::line_channel::LineChannel;
 use crate::machine::{Generation, Why};
 
 /// The child that there is now.
@@ -20,9 +20,9 @@ use crate::machine::{Generation, Why};
 pub struct Child {
     pub(super) generation: Generation,
     pub(super) open_pen: OpenPen,
-    pub(super) inbox: Inbox,
+    pub(super) pen_events: PenEventReceiver,
     /// What is said to it and by it.
-    pub talk: Talk,
+    pub channel: LineChannel,
     pub(super) stderr: Option<OwnedFd>,
     /// To be torn down, and how far that has come.
     pub(super) ending: Ending,
@@ -77,22 +77,22 @@ pub(super) enum Ending {
     /// Its guard has been told, and will say that it has heard.
     Ordered,
     /// Everything has been said.
-    Said,
+    SentLines,
 }
 
 impl Child {
     pub(super) fn new(
         generation: Generation,
         (open_pen, streams): (OpenPen, Streams),
-        inbox: Inbox,
+        pen_events: PenEventReceiver,
         max_line: usize,
         is_ready: bool,
     ) -> Self {
         Self {
             generation,
             open_pen,
-            inbox,
-            talk: Talk::with_child(streams.stdio, max_line),
+            pen_events,
+            channel: LineChannel::with_child(streams.stdio, max_line),
             stderr: Some(streams.stderr),
             ending: Ending::No,
             guard: None,
@@ -116,19 +116,19 @@ impl Child {
     /// Takes in what its processes have told. Why it is lost, if that has been told since the last time.
     pub(super) fn hear(&mut self) -> Option<String> {
         let mut lost = None;
-        while let Some(news) = self.inbox.next() {
-            match news {
-                News::Opened(group) => self.group = group.map(PathBuf::from),
-                News::Started { spare, guard } => {
+        while let Some(event) = self.pen_events.next() {
+            match event {
+                PenEvent::Opened(group) => self.group = group.map(PathBuf::from),
+                PenEvent::Started { spare, guard } => {
                     let open = |who: Option<Process>| who.and_then(Process::identity);
                     self.guard = open(guard).and_then(|who| who.open().map(|handle| (who, handle)));
                     self.spare = open(spare).and_then(Identity::open);
                     self.gauge = Some(Gauge::of(self.group.as_deref()));
                 }
-                News::Ready => self.says.is_ready = true,
-                News::SaysStopping => self.says.is_stopping = true,
-                News::Status(text) => self.says.status = Some(text).filter(|text| !text.is_empty()),
-                News::Stopping(why) => {
+                PenEvent::Ready => self.says.is_ready = true,
+                PenEvent::SaysStopping => self.says.is_stopping = true,
+                PenEvent::Status(text) => self.says.status = Some(text).filter(|text| !text.is_empty()),
+                PenEvent::Stopping(why) => {
                     self.ended_by_others |=
                         matches!(why.as_str(), "idle" | "signal" | "stop-request" | "hand-over" | "terminal-closed");
                     if matches!(why.as_str(), "front-killed" | "spare-killed" | "guard-killed") {
@@ -141,13 +141,13 @@ impl Child {
                         self.ending = Ending::EndOfInput(Instant::now());
                     }
                 }
-                News::Ended(how) => {
+                PenEvent::Ended(how) => {
                     // Why it was ended says more than how.
                     lost.get_or_insert_with(|| format!("the child {how}"));
                     self.ended = Some(how);
                 }
-                News::NotExecuted(why) => self.not_executed = Some(why),
-                News::Refused(left) => self.refused.extend(left.into_iter().filter_map(Process::identity)),
+                PenEvent::NotExecuted(why) => self.not_executed = Some(why),
+                PenEvent::Refused(left) => self.refused.extend(left.into_iter().filter_map(Process::identity)),
             }
         }
         lost
@@ -241,12 +241,12 @@ impl Child {
                     self.ending = Ending::EndOfInput(Instant::now());
                 }
             }
-            Ending::EndOfInput(at) if self.talk.is_said() || at <= Instant::now() => {
-                self.talk.fall_silent();
-                self.ending = Ending::Said;
+            Ending::EndOfInput(at) if self.channel.is_flushed() || at <= Instant::now() => {
+                self.channel.close_writer();
+                self.ending = Ending::SentLines;
             }
             Ending::Ordered if self.front_ended => self.ending = Ending::EndOfInput(Instant::now()),
-            Ending::EndOfInput(_) | Ending::Ordered | Ending::No | Ending::Said => {}
+            Ending::EndOfInput(_) | Ending::Ordered | Ending::No | Ending::SentLines => {}
         }
     }
 }
