@@ -1,5 +1,6 @@
 //! The broker: the one process of a user by which sessions that want the same child find each other. It starts a steward for each
-//! such child, hands it the connections of those who want to hold it, and does nothing else. It leaves when nobody needs it.
+//! such child, hands it the connections of the sessions that attach, and does nothing else. It leaves when it has neither callers nor
+//! stewards.
 
 mod callers;
 mod stewards;
@@ -25,16 +26,16 @@ use nostray_sys::standstill::Standstill;
 use callers::{Asked, Caller};
 use stewards::Stewards;
 
-/// How long a broker stays that nobody needs.
+/// How long a broker stays without callers and stewards.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long whoever finds another broker waits for that to listen, or to leave.
+/// How long a new broker that finds the lock taken waits for the other one to listen, or to leave.
 const OTHER_BROKER_TIMEOUT: Duration = Duration::from_secs(1);
-/// How many may be about to say what they want.
+/// How many connections may have an unfinished request.
 const MAX_CALLERS: usize = 1024;
-/// What it has to say about itself is kept up to this size.
+/// The log is begun anew beyond this size.
 const MAX_LOG_BYTES: u64 = 256 << 10;
 
-/// Serves at this path until nobody needs it, as a daemon. Returns the exit code.
+/// Serves at this path, as a daemon, until it has been idle for a while. Returns the exit code.
 ///
 /// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else.**
 #[must_use]
@@ -45,7 +46,7 @@ pub fn serve(socket: &Path) -> u8 {
         Err(error) => {
             let why = format!("a broker cannot serve at {}: {error}", socket.display());
             write_to_stderr_at_once(&format!("nostray: {why}\n"));
-            // Whoever started us waits for the end of our output, and this is all that it ever reads.
+            // The front that started this broker waits for the end of its stdout, and reads nothing else.
             writeln!(io::stdout(), "{why}").ok();
             nostray_pen::OWN_FAILURE
         }
@@ -55,7 +56,7 @@ pub fn serve(socket: &Path) -> u8 {
 struct Broker {
     socket: PathBuf,
     listener: Option<OwnedFd>,
-    /// Who holds it is the broker, and there is one.
+    /// Held by the one broker of a user.
     _lock: File,
     signals: SignalFd,
     events: Events,
@@ -63,7 +64,7 @@ struct Broker {
     accepted: u64,
     stewards: Stewards,
     began: Instant,
-    /// Since when nobody needs it.
+    /// Since when it has had neither callers nor stewards.
     idle_since: Option<Instant>,
     is_stopping: bool,
     /// When to look for stopped stewards. SIGCHLD reports a SIGSTOP, so the broker does not poll for it. Nothing reports a debugger's
@@ -88,22 +89,22 @@ impl Broker {
             if local::connect_to(socket).is_ok() || Instant::now() > until {
                 return Ok(None);
             }
-            // A lock that becomes free tells nobody who does not wait for it alone, and that it is listened to is the other end.
+            // flock cannot be polled together with a connect, so retry both.
             std::thread::sleep(Duration::from_millis(5));
         };
         open_log(&socket.with_extension("log")).ok();
-        // What the first session's host ignores is not for the children of others.
+        // Signals that the first session's host ignores must not be ignored by the children of other sessions.
         for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::PIPE, Signal::CHLD] {
             set_disposition(signal, Disposition::Default)?;
         }
         let set = SignalSet::full();
         set.set_as_mask()?;
         let signals = SignalFd::new(&set)?;
-        // Whoever left it there is dead: it would hold the lock.
+        // The broker that left it there is dead: it would hold the lock.
         std::fs::remove_file(socket).ok();
         let listener = local::listen_at(socket)?;
         std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
-        // Whoever started us waits for the end of our output.
+        // Tells the front that started this broker that it listens.
         replace_with_null(true, true)?;
         Ok(Some(Self {
             socket: socket.to_owned(),
@@ -144,7 +145,7 @@ impl Broker {
                 self.on(name);
             }
         }
-        // Who comes now finds nobody, and starts another one, which waits for the lock.
+        // A front that comes now starts another broker, which waits for the lock.
         std::fs::remove_file(&self.socket).ok();
         0
     }
@@ -215,7 +216,7 @@ impl Broker {
 
     fn answer(&mut self, request: Request, connection: OwnedFd) {
         let answer = match request {
-            // Who comes too late looks for the next one.
+            // The front finds the connection closed, and looks for the next broker.
             Request::Attach(_) if self.is_stopping => return,
             Request::Attach(attach) => match self.stewards.lease(&attach, connection) {
                 Ok(()) => return,
@@ -256,7 +257,7 @@ impl Broker {
     }
 }
 
-/// None if somebody holds it, or somebody has removed the file meanwhile: then another one may hold another one.
+/// None if another broker holds it, or if the file was replaced meanwhile: then another broker may hold the new file.
 fn take_lock(path: &Path) -> io::Result<Option<File>> {
     let lock = files::to_lock_or_make(path)?;
     if lock.try_lock().is_err() {

@@ -81,7 +81,7 @@ fn digest(state: &RandomState, attach: &Attach, counted: &[&(OsText, OsText)], v
     hasher.finish()
 }
 
-/// Two who understand each other's messages differently cannot share; and a daemon takes no messages.
+/// Sessions that speak to their child in different ways cannot share it; and a daemon takes no messages.
 fn manner(attach: &Attach) -> impl Hash + '_ {
     let settings = &attach.settings;
     let (is_plain, is_isolated) = (settings.protocol == Protocol::JsonRpc, settings.isolation == Isolation::Pid);

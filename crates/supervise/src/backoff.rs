@@ -83,7 +83,7 @@ impl FromStr for Backoff {
         if longest < first {
             return Err("the longest pause is shorter than the first one".to_owned());
         }
-        // No clock overflows within a year, and nobody waits longer.
+        // At most a year, so that no clock overflows.
         let year = Duration::from_secs(366 * 24 * 3600);
         Ok(Self { first: first.min(year), longest: longest.min(year) })
     }

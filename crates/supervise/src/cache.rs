@@ -40,7 +40,7 @@ struct Stored {
 struct Client {
     /// The protocol version that was asked for.
     protocol: String,
-    /// The client's capabilities: some servers offer more to those who can do more.
+    /// The client's capabilities: some servers offer more to a client that can do more.
     capabilities: Value,
     /// The answer to `initialize` or, in the newer era, to `server/discover`.
     hello: Option<Box<RawValue>>,
@@ -54,7 +54,7 @@ struct CachedPage {
     result: Box<RawValue>,
 }
 
-/// Who asks.
+/// The client that asks, as far as answers depend on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Asker {
     pub(crate) protocol: String,

@@ -1,8 +1,9 @@
-//! A child that stays: started when it is needed, started again when it crashes, put to sleep when nobody calls, recycled when it
+//! A child that stays: started when it is needed, started again when it crashes, put to sleep when it is idle, recycled when it
 //! grows too large, and given up when it keeps failing, while the host's session goes on as if it were one process.
 //!
-//! [`Machine`] decides when a child is started and ended, and [`Session`] what is said to whom; neither knows of a clock, a
-//! process or a file. `front` is the thin loop around them that does what they say.
+//! [`Lifecycle`] decides when a child is started and ended, and [`Session`] what is said to whom; neither knows of a clock, a
+//! process or a file. `front` is the thin loop around them that performs what they say. [`wire`] is what front, broker and steward
+//! say to each other.
 
 mod backoff;
 mod cache;

@@ -1,4 +1,4 @@
-//! Our ends of a conversation in lines: with a child over its pipes, or with a steward over a socket. Nothing is waited for.
+//! Our ends of a connection that carries lines: the pipes of a child, or the socket of a front or steward. Nothing blocks.
 
 use std::io;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use nostray_sys::stream::{self, Sink, widen};
 use crate::outbox::{Outbox, WIDE};
 use crate::sent_lines::SentLines;
 
-/// One conversation.
+/// One connection.
 #[derive(Debug)]
 pub struct LineChannel {
     /// Where what we say goes, until that is closed.
@@ -29,7 +29,7 @@ pub struct LineChannel {
 }
 
 impl LineChannel {
-    /// With whoever reads the one and writes the other.
+    /// Writes to `writer` and reads from `reader`.
     #[must_use]
     pub fn new(writer: OwnedFd, reader: OwnedFd, to: Outbox, max_line: usize) -> Self {
         let from = Some(Lines::new(max_line));
@@ -184,7 +184,7 @@ impl LineChannel {
         Some((count, lines))
     }
 
-    /// The same in a buffer that many share: of those who have nothing on the way, none needs one.
+    /// The same with a buffer that many channels share: a channel between two lines needs none of its own.
     pub fn read_into(&mut self, room: &mut Vec<u8>) -> Option<(Option<usize>, Lines)> {
         self.from.as_mut()?.borrow_room(room);
         self.read()

@@ -154,7 +154,7 @@ impl Outbox {
         self.bytes = 0;
     }
 
-    /// Nobody will ever read it.
+    /// Drops everything: the reader is gone.
     pub fn discard(&mut self) {
         self.pieces.clear();
         self.bytes = 0;

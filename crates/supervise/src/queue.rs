@@ -1,4 +1,4 @@
-//! What the host has said while there was no child to say it to. Bounded: beyond that, the host is not read from.
+//! Lines of the host that wait for a child. Bounded: beyond that, the host is not read from.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ pub(crate) struct QueuedLine {
     pub(crate) deadline: Option<Moment>,
 }
 
-/// Those that wait, in their order.
+/// The lines that wait, in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     lines: VecDeque<QueuedLine>,
@@ -69,7 +69,7 @@ impl Queue {
         self.lines.iter().find_map(|waiting| waiting.deadline)
     }
 
-    /// Takes out one that has waited too long.
+    /// Takes out one line whose deadline has passed.
     pub(crate) fn overdue(&mut self, now: Moment) -> Option<QueuedLine> {
         let at = self.lines.iter().position(|waiting| waiting.deadline.is_some_and(|at| at <= now))?;
         let waiting = self.lines.remove(at)?;

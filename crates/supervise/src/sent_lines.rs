@@ -12,7 +12,7 @@ const FEW: usize = 1024;
 #[derive(Debug, Default)]
 pub struct SentLines {
     bytes: u64,
-    /// Where lines end, counted in bytes from the first one that was said.
+    /// Where lines end, counted in bytes from the first line that was written.
     ends: VecDeque<u64>,
     /// How many ends were left at the last look.
     kept: usize,

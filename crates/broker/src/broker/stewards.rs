@@ -29,7 +29,7 @@ const MAX_CHILDREN: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Stewards {
     salt: Salt,
-    /// Those that take leases.
+    /// The stewards that take sessions.
     by_key: HashMap<Key, u64>,
     /// What each name stands for.
     commands: HashMap<String, (Vec<String>, usize)>,
@@ -42,7 +42,7 @@ struct Steward {
     process: Child,
     /// What it is found by, but for what its child was told.
     base: Key,
-    /// What tells it from others of the same command.
+    /// In what its key differs from others of the same command.
     parts: Parts,
     control: OwnedFd,
     name: Option<String>,
@@ -100,7 +100,7 @@ impl Stewards {
             );
             return Err((no(why, true), connection));
         }
-        // Who does not know yet what its child must have been told may find out at any that is there.
+        // A session that does not know its variant yet finds it out at any child of the same base.
         let is_any = |(number, steward): &&(u64, Steward)| {
             attach.variant.is_none() && steward.base == base && self.by_key.values().any(|taking| taking == number)
         };
@@ -154,7 +154,7 @@ impl Stewards {
         })
     }
 
-    /// Something has come from, or can be told to, the one that is watched under this name.
+    /// The control socket of the steward with this index is readable or writable.
     pub(super) fn on(&mut self, at: usize) {
         let Some((number, steward)) = self.all.get_mut(at) else { return };
         let number = *number;
@@ -162,7 +162,7 @@ impl Stewards {
         loop {
             match receive(&steward.control) {
                 Received::Message(ToBroker::Named(id), _) => steward.id = Some(id),
-                // If somebody is on the way to it, it stays.
+                // If a session is on its way to it, it stays.
                 Received::Message(ToBroker::Idle { seen }, _) if seen == steward.sent => {
                     self.by_key.retain(|_, other| *other != number);
                     steward.tell(FromBroker::Leave, None);
@@ -197,7 +197,7 @@ impl Stewards {
         suspected
     }
 
-    /// Takes leave of those that have ended.
+    /// Forgets the stewards that have ended.
     pub(super) fn look_after(&mut self) {
         let Self { all, by_key, commands, .. } = self;
         all.retain_mut(|(number, steward)| {
@@ -241,7 +241,7 @@ impl Steward {
         command.envs(environment.map(|(name, value)| (&name.0, &value.0)));
         command.current_dir(&attach.cwd.0);
         command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::inherit());
-        // A program gets the mask of whoever starts it, and we have blocked everything.
+        // A program inherits the signal mask, and the broker has blocked everything.
         let ours_blocked = SignalSet::empty().set_as_mask()?;
         let process = command.spawn();
         ours_blocked.set_as_mask()?;
@@ -272,7 +272,7 @@ impl Steward {
             match send(self.control.as_fd(), word, with.as_ref().map(AsFd::as_fd)) {
                 Ok(()) => drop(self.waiting.pop_front()),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-                // It has ended. Whoever was on the way to it is told so by the end of the connection.
+                // It has ended. A session on its way to it sees the end of its connection.
                 Err(error) => {
                     if error.kind() != std::io::ErrorKind::BrokenPipe {
                         write_to_stderr_at_once(&format!("nostray: a steward cannot be told anything: {error}\n"));

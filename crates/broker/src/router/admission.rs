@@ -39,7 +39,7 @@ pub(super) enum Otherwise {
 /// What there is to do for a request that goes to the child.
 struct Plan {
     note: Note,
-    /// What it claims, if nobody has claimed anything.
+    /// What it claims, if no session has claimed anything.
     claims: Option<Need>,
     /// What the child is told in place of these bytes: another log level, or capabilities as they were understood.
     instead: Option<(Range<usize>, Token)>,

@@ -12,17 +12,17 @@ use super::edits::Token;
 use super::levels::Level;
 use super::{SessionId, WireIds};
 
-/// How many calls that nobody waits for are remembered. Most servers never answer a call that was cancelled.
+/// How many abandoned calls are remembered. Most servers never answer a call that was cancelled.
 const MAX_GIVEN_UP: usize = 1024;
 
 /// How long a call that was cancelled may still ask back. A server that heeds a cancel has ended by then, and one that does not may ask
-/// at any time; but nobody's questions are refused for ever because of it.
+/// at any time; but no session's questions are refused for ever because of it.
 const MAY_STILL_ASK: Duration = Duration::from_secs(2);
 
 /// One request on its way.
 #[derive(Debug)]
 pub(super) struct Call {
-    /// Who asks; none if we do ourselves.
+    /// The session that calls; none if the router itself does.
     pub(super) session_id: Option<SessionId>,
     /// Its id, as the session wrote it.
     pub(super) id: Token,
@@ -43,7 +43,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// One that is made for ourselves.
+    /// A call of the router's own.
     pub(super) fn of_our_own(note: Note) -> Self {
         let (id, progress, batch, log) = (Token::default(), None, None, None);
         Self { session_id: None, id, progress, note, batch, modern: false, log, given_up: false, serial: 0 }
@@ -79,14 +79,14 @@ pub(super) enum Note {
     Subscribe(Box<str>),
     /// No more of them.
     Unsubscribe(Box<str>),
-    /// A stream of notifications, which is open until somebody ends it.
+    /// A stream of notifications, which is open until session or child end it.
     Listen,
     /// All tasks, of which the session may see its own.
     ListTasks,
 }
 
 impl Note {
-    /// Whether nobody waits for its end.
+    /// Whether the session waits for no answer that ends it.
     pub(super) fn is_stream(&self) -> bool {
         matches!(self, Self::Listen)
     }
@@ -113,9 +113,9 @@ pub(super) struct Calls {
     ids: WireIds,
     /// How many there have been.
     count: u64,
-    /// Those that nobody waits for any more, and since when the child knows that.
+    /// Abandoned calls, and since when the child knows that.
     given_up: VecDeque<(Option<Moment>, i64)>,
-    /// Those that need no work, and who waits for them. Mostly none.
+    /// Calls that need no work, with their sessions. Mostly none.
     light: Vec<(i64, SessionId)>,
 }
 
@@ -182,7 +182,7 @@ impl Calls {
         self.by_id.remove(&id)
     }
 
-    /// Nobody waits for it any more, and the child was told so at this moment, if at all. Whichever has been given up for longest is
+    /// The call is abandoned, and the child was told so at this moment, if at all. Whichever has been given up for longest is
     /// forgotten if there are too many.
     pub(super) fn give_up(&mut self, id: i64, told: Option<Moment>) -> Option<(i64, Call)> {
         if let Some(call) = self.by_id.get_mut(&id) {
@@ -225,7 +225,7 @@ impl Calls {
         first(others)
     }
 
-    /// Who waits for a call that wants to be told so much.
+    /// The sessions with a call that wants log messages of this level.
     pub(super) fn that_log(&self, level: Level) -> impl Iterator<Item = SessionId> {
         let wants = move |call: &&Call| call.log.is_some_and(|wanted| level >= wanted);
         self.by_id.values().filter(wants).filter_map(Call::waited_for_by)

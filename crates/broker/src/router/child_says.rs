@@ -1,4 +1,4 @@
-//! What the child says: whose it is, and what it means for those who wait.
+//! What the child says: to which session it belongs, and what it means for the calls in flight.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -90,7 +90,7 @@ impl Router {
         }
     }
 
-    /// Somebody waits for an answer that cannot be given to him.
+    /// A session waits for an answer that cannot be passed on: answers it with an error.
     pub(super) fn unusable(&mut self, id: &Id, message: &str, now: Moment) {
         let Id::Int(ours) = *id else { return };
         let Some(call) = self.land(ours) else { return };
@@ -110,7 +110,7 @@ impl Router {
         }
     }
 
-    /// Each message of a batch is somebody's.
+    /// Each message of a batch belongs to a session of its own.
     fn child_batch(&mut self, envelopes: &[Envelope<'_>], now: Moment) -> FromChild {
         let mut log = None;
         for envelope in envelopes {
@@ -188,7 +188,7 @@ impl Router {
         verdict
     }
 
-    /// What an answer means for others, and for what comes after it.
+    /// What an answer means for other sessions, and for what comes after it.
     fn learn(&mut self, ours: i64, call: &Call, outcome: Outcome<'_>, now: Moment) {
         let claims = self.claim.by() == Some(ours);
         match (&call.note, outcome) {
@@ -239,7 +239,7 @@ impl Router {
         }
     }
 
-    /// The call that was to claim the child has not. Others may have asked in the same way, and be answered.
+    /// The call that was to claim the child has not. Another session may have asked in the same way, and be answered.
     pub(super) fn claim_has_failed(&mut self, by: i64) {
         let next = self.calls.first_modern(by);
         self.claim = next.map_or(Claim::Unclaimed, |by| Claim::Tentative { need: Need::Modern, by });

@@ -1,5 +1,5 @@
 //! What is changed in a line on its way: an id, a progress token, a log level. Everything else of it passes as the bytes it came in,
-//! so a line is never written anew, and one that is long need not be copied to be changed.
+//! so a line is never written anew, and a long line need not be copied to be changed.
 
 use std::fmt;
 use std::ops::Range;
@@ -96,7 +96,7 @@ impl Edits {
 
     /// One more. The places come in any order.
     pub(super) fn replace(&mut self, place: Range<usize>, new: Token) {
-        debug_assert!(self.count < MAX_EDITS, "nobody changes so much of a line");
+        debug_assert!(self.count < MAX_EDITS, "a line has at most so many edits");
         if self.count < MAX_EDITS {
             let at = self.list[..self.count].partition_point(|(other, _)| other.start < place.start);
             self.list[at..=self.count].rotate_right(1);

@@ -1,5 +1,5 @@
-//! Which message is whose, when many sessions talk to one child. Lines come in, lines and effects go out; there is no I/O and no
-//! clock here.
+//! Which message belongs to which session, when many sessions share one child. Lines come in, lines and effects go out; there is no
+//! I/O and no clock here.
 //!
 //! Each session believes that the child is its own. So what it names (ids, progress tokens) is renamed on the way, what it sets (a
 //! log level, subscriptions) is counted together with what the others have set, what the child says of itself goes to all, and what
@@ -51,7 +51,7 @@ use turns::Turns;
 pub struct Routing {
     /// What is spoken.
     pub protocol: Protocol,
-    /// Who is asked when the child asks something.
+    /// Which session answers what the child asks.
     pub reverse: ReverseTo,
     /// The members of the messages by which the child says whose they are, each by the names that lead to it.
     pub route_by: Vec<Vec<String>>,
@@ -73,7 +73,7 @@ pub enum FromSession {
     /// This child is not for that session. It is for one that was told something else, and so is all that the session says from
     /// now on.
     Elsewhere {
-        /// What the session needs, in words that are equal for all who need the same.
+        /// What the session needs, as a text that is equal for all sessions that need the same.
         variant: String,
         /// For people.
         why: String,
@@ -108,7 +108,7 @@ pub enum Effect {
         variant: String,
         /// For people.
         why: String,
-        /// What it has said and nobody has heard: lines as they came, with their ends.
+        /// What it has said and no child has read: lines as they came, with their ends.
         lines: Vec<u8>,
     },
 }
@@ -231,7 +231,7 @@ impl Router {
             || self.sessions.get(session_id).is_none_or(|session| !session.queue().is_full())
     }
 
-    /// Whether the child is to be kept awake: somebody waits for it, or it for somebody.
+    /// Whether the child is to be kept awake: a session waits for it, or it waits for a session.
     pub fn is_busy(&mut self, now: Moment) -> bool {
         let mut between_rounds = false;
         for session in self.sessions.iter_mut() {
@@ -279,7 +279,7 @@ impl Router {
         self.sessions.get(session_id).map_or(0, sessions::Session::in_flight)
     }
 
-    /// What this child was told of its clients, once it has agreed: in the words of [`FromSession::Elsewhere`].
+    /// What this child was told of its clients, once it has agreed: as the variant of [`FromSession::Elsewhere`].
     #[must_use]
     pub fn variant(&self) -> Option<String> {
         self.claim.settled().map(claim::Need::variant)

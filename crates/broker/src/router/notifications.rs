@@ -1,4 +1,4 @@
-//! What the child says without being asked, and who is to hear it.
+//! Notifications of the child, and which sessions get them.
 
 use std::sync::LazyLock;
 
@@ -46,7 +46,7 @@ impl Router {
         }
     }
 
-    /// To all who are there; in MCP only to those who have said something, since no client expects anything before it has.
+    /// To all sessions; in MCP only to those that have said something, since no client expects anything before it has.
     fn to_all(&self) -> FromChild {
         let speaking = |session: &&super::sessions::Session| session.heard && (session.has_spoken || !self.is_mcp());
         self.to_these(self.sessions.iter().filter(speaking).map(|session| session.session_id).collect())
@@ -149,7 +149,7 @@ impl Router {
         asked.dedup();
         match self.sessions.flying() {
             _ if !asked.is_empty() => self.to_these(asked),
-            // Nobody has asked for it, but a child may say it all the same, and not in passing to strangers.
+            // No session has asked for it, and a child may say it all the same; it goes to no session that it may not concern.
             0 => self.to_all(),
             1 => self.to_these(self.sessions.only_one_flying().into_iter().collect()),
             _ => FromChild::Swallow,

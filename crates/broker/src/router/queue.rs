@@ -1,4 +1,4 @@
-//! What a session has said and may not say to the child yet. Bounded: beyond that, the session is not read from.
+//! Messages of a session that wait for their turn. Bounded: beyond that, the session is not read from.
 
 use std::collections::VecDeque;
 
@@ -16,11 +16,11 @@ pub(super) struct QueuedMessage {
     pub(super) id: Option<Id>,
     /// The batch that its answer belongs to.
     pub(super) batch: Option<u64>,
-    /// It waits for its turn and for nothing else, so that until then it need not be looked at.
+    /// It waits for its turn and for nothing else, so it need not be looked at before.
     pub(super) plain: bool,
 }
 
-/// Those of one session, in their order.
+/// The messages of one session, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: VecDeque<QueuedMessage>,
@@ -33,7 +33,7 @@ impl Queue {
         self.waiting.push_back(waiting);
     }
 
-    /// It was taken out in vain.
+    /// Puts a message back to where it was taken from.
     pub(super) fn put_back(&mut self, waiting: QueuedMessage) {
         self.bytes += waiting.text.len();
         self.waiting.push_front(waiting);

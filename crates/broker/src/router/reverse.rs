@@ -1,4 +1,4 @@
-//! What the child asks. The ids are the child's own, so they need not be changed; but who is meant has to be found out.
+//! What the child asks. The ids are the child's own, so they need not be changed; but the session that is meant has to be found out.
 
 use std::collections::HashMap;
 
@@ -38,7 +38,7 @@ impl Questions {
         self.open.remove(id)
     }
 
-    /// The child takes it back: who was asked.
+    /// The child withdraws a question. Returns the session that was asked.
     pub(super) fn withdrawn(&mut self, id: &Id) -> Option<SessionId> {
         self.open.remove(id).map(|question| question.session_id)
     }
@@ -59,14 +59,14 @@ impl Questions {
     }
 }
 
-/// How the older era's handshake went, as far as it tells who is meant by a child that asks something right after it.
+/// How the older era's handshake went, as far as it tells which session is meant by a question right after it.
 #[derive(Debug)]
 pub(super) struct Handshake {
     /// Whose `initialize` went to the child.
     pub(super) begun_by: Option<SessionId>,
     /// Whose `notifications/initialized` did.
     ended_by: Option<SessionId>,
-    /// Somebody else has come since then.
+    /// Another session has come since then.
     has_company: bool,
     /// The child was asked nothing else.
     pub(super) is_all: bool,

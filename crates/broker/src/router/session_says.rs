@@ -13,7 +13,7 @@ use super::sessions::{Elsewhere, SessionId};
 use super::tasks::INVALID_PARAMS;
 use super::{Effect, FromSession, INTERNAL, INVALID, PARSE, Router};
 
-/// What the language servers' protocol says to whoever has cancelled a request.
+/// The error of the language servers' protocol for a request that its client has cancelled.
 const CANCELLED: i64 = -32800;
 
 /// A line that is longer is not read through if a glance says what it is.
@@ -100,7 +100,7 @@ impl Router {
         }
     }
 
-    /// A line that is no message. The child does not see it: it could only answer to nobody.
+    /// A line that is no message. The child does not see it: its answer could not be routed.
     pub(super) fn refuse(&mut self, session_id: SessionId, why: &NotAMessage) {
         let (id, code) = match why {
             NotAMessage::Empty => return,
@@ -207,7 +207,7 @@ impl Router {
             Err(Otherwise::Done) => FromSession::Swallow,
             Err(Otherwise::Wait) => {
                 self.sessions.push(session_id, ask.waiting());
-                // Those who have waited longer may wait for something else.
+                // A session that has waited longer may wait for something else.
                 if self.turns.are_taken() {
                     self.go_on();
                 }
@@ -314,7 +314,7 @@ impl Router {
         FromSession::ToChild(edits)
     }
 
-    /// Nobody waits for this call any more; what it does in the child is not certain from now on.
+    /// Abandons a call. What it does in the child is not certain from now on.
     fn give_up(&mut self, ours: i64, now: Moment) {
         let Some(call) = self.calls.get(ours) else { return };
         if let Some(session_id) = call.waited_for_by() {
@@ -336,7 +336,7 @@ impl Router {
         self.no_longer_awaited(ours, Some(now));
     }
 
-    /// Remembers a call that nobody waits for, and since when the child knows that; and forgets one that has been that for too long.
+    /// Tracks an abandoned call, and since when the child knows that; evicts the oldest.
     pub(super) fn no_longer_awaited(&mut self, ours: i64, told: Option<Moment>) {
         let Some((forgotten, call)) = self.calls.give_up(ours, told) else { return };
         match &call.note {

@@ -1,4 +1,4 @@
-//! Who sits at the child, and how much each has under way.
+//! The sessions that are attached to the child, and how many calls each has in flight.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use nostray_supervise::Moment;
 use super::levels::Level;
 use super::queue::{Queue, QueuedMessage};
 
-/// One session at this child. None is ever used again, and the newest is the highest.
+/// Names one attachment of a session to this child. No id is used again, and the newest is the highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
@@ -30,7 +30,7 @@ pub(super) struct Session {
     queue: Queue,
     /// What it wants to see of the child's log.
     pub(super) level: Option<Level>,
-    /// Until when the child is kept awake for the second half of a call, for each such call.
+    /// Until when the child is kept awake for the client's input to a call, for each such call.
     pub(super) input_rounds: VecDeque<Moment>,
     /// It needs another child.
     pub(super) elsewhere: Option<Elsewhere>,
@@ -72,7 +72,7 @@ impl Session {
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    /// By session_id.
+    /// Sorted by id.
     list: Vec<Session>,
     /// How many of them wait for answers.
     flying: usize,
@@ -128,7 +128,7 @@ impl Sessions {
         self.list.iter().filter(|session| session.heard && session.has_spoken)
     }
 
-    /// The session that is alone with the child. One that has spoken only to an earlier child may still have work in this one.
+    /// The session that is alone with the child. A session that has spoken only to an earlier child may still have work in this one.
     pub(super) fn alone(&self) -> Option<SessionId> {
         let mut users = self.list.iter().filter(|session| session.has_ever_spoken);
         users.next().filter(|_| users.next().is_none()).map(|session| session.session_id)
@@ -149,7 +149,7 @@ impl Sessions {
         self.flying
     }
 
-    /// The one that waits for answers, if it is only one.
+    /// The session with calls in flight, if it is only one.
     pub(super) fn only_one_flying(&self) -> Option<SessionId> {
         if self.flying != 1 {
             return None;
@@ -161,12 +161,12 @@ impl Sessions {
         self.waiting > 0
     }
 
-    /// Whether others than this one wait for answers.
+    /// Whether another session has calls in flight.
     pub(super) fn others_fly(&self, session: &Session) -> bool {
         self.flying > usize::from(session.in_flight > 0)
     }
 
-    /// Whether others than this one have something that waits here.
+    /// Whether another session has queued messages.
     pub(super) fn others_wait(&self, session: &Session) -> bool {
         self.waiting > usize::from(!session.queue.is_empty())
     }
@@ -214,7 +214,7 @@ impl Sessions {
         Some(changed)
     }
 
-    /// The first session_id after this one in which somebody sits who has something that waits, going round.
+    /// The next session after this one that has queued messages, going round.
     pub(super) fn next_waiting(&self, after: SessionId) -> Option<SessionId> {
         let (before, behind) = self.list.split_at(self.list.partition_point(|session| session.session_id <= after));
         behind.iter().chain(before).find(|session| !session.queue.is_empty()).map(|session| session.session_id)

@@ -1,4 +1,4 @@
-//! The older era's subscriptions: the child knows one for each resource, and here is who holds it.
+//! The older era's subscriptions: the child knows one for each resource, and this is the list of the sessions that hold it.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::calls::{Call, Note};
 use super::sessions::SessionId;
 use super::{Effect, Router};
 
-/// Who wants news of which resource.
+/// Which sessions have subscribed to which resource.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     by_uri: HashMap<Box<str>, Holders>,
@@ -17,18 +17,18 @@ pub(super) struct Subscriptions {
 #[derive(Debug, Default)]
 struct Holders {
     session_ids: Vec<SessionId>,
-    /// The child is being told something about it, under this id, for this session. Until it has answered, nobody else's wish is
-    /// looked at: what has to be told depends on that.
+    /// The child is being told something about it, under this id, for this session. Until it has answered, other requests
+    /// wait: what they need depends on the answer.
     changing: Option<(i64, Option<SessionId>)>,
 }
 
-/// What becomes of a wish.
+/// What to do with a request to subscribe or unsubscribe.
 pub(super) enum SubscriptionDecision {
     /// The child need not know.
     Granted,
     /// The child has to be told.
     Tell,
-    /// It cannot be said yet.
+    /// A change is under way: the request waits.
     Wait,
 }
 
@@ -70,7 +70,7 @@ impl Subscriptions {
         self.by_uri.entry(uri.into()).or_default().changing = Some((id, session_id));
     }
 
-    /// It has answered, or what it does will not be known. False if nobody waited for that any more.
+    /// It has answered, or what it does will not be known. False if the change was given up before.
     pub(super) fn was_answered(&mut self, id: i64, uri: &str) -> bool {
         let Some(holders) = self.by_uri.get_mut(uri) else { return false };
         let was_waited_for = holders.changing.take_if(|(changing, _)| *changing == id).is_some();
@@ -84,7 +84,7 @@ impl Subscriptions {
         }
     }
 
-    /// A session has left: what nobody holds any more, as far as the child is to be told at once.
+    /// A session has left. Returns the resources without a holder, as far as the child is to be told at once.
     fn left(&mut self, session_id: SessionId) -> Vec<Box<str>> {
         let mut given_up = Vec::new();
         for (uri, holders) in &mut self.by_uri {
@@ -98,8 +98,8 @@ impl Subscriptions {
         given_up
     }
 
-    /// Who wants to know that this resource has changed: those who hold it, or something that it is a part of. A server may name a
-    /// resource in another way than it was asked for, so if that is nobody, it is all who hold anything.
+    /// The sessions that want to know that this resource has changed: the holders of it, or of something that it is a part of. A server
+    /// may name a resource in another way than it was asked for, so without such a holder it is all holders of anything.
     pub(super) fn interested_in(&self, uri: &str) -> Vec<SessionId> {
         let mut interested: Vec<_> = self
             .by_uri
@@ -178,7 +178,7 @@ impl Router {
         }
     }
 
-    /// Nobody holds it any more.
+    /// Unsubscribes from a resource without a holder.
     fn give_up_subscription(&mut self, uri: &str) {
         let id = self.calls.add(Call::of_our_own(Note::Unsubscribe(uri.into())));
         self.subscriptions.is_told(id, None, uri);
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(subscriptions.interested_in("file:///a/b"), [SessionId(1), SessionId(2)]);
         assert_eq!(subscriptions.interested_in("file:///a/b#c"), [SessionId(1), SessionId(2)]);
         assert_eq!(subscriptions.interested_in("other://x"), [SessionId(3)]);
-        // Nobody has asked for it, but somebody may have meant it.
+        // No session has asked for it by this name, but one may have meant it.
         assert_eq!(subscriptions.interested_in("file:///ab"), [SessionId(1), SessionId(2), SessionId(3)]);
         assert!(Subscriptions::default().interested_in("file:///a").is_empty());
     }

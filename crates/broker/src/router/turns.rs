@@ -1,5 +1,5 @@
-//! Who may call next. A session alone may have many calls in flight and several share; but once the child has asked something and
-//! nobody could tell whom, only one session at a time has any, so that it is certain the next time.
+//! Which session may call next. One session alone may have many calls in flight, and several share; but once the child has asked
+//! something of an uncertain session, only one session at a time has calls in flight, so that the next question is certain.
 
 use nostray_rpc::{Envelope, Kind, Message, error_to, read};
 
@@ -12,12 +12,12 @@ use super::{Effect, PARSE, Router};
 pub(super) struct Turns {
     /// How many calls a session may have in flight while it is alone.
     window: usize,
-    /// How many, while others want something too.
+    /// How many, while other sessions have calls, too.
     share: usize,
     taken: bool,
-    /// How many of its calls a session may still make in its turn although others wait: those that it had when its turn came.
+    /// How many of its calls a session may still make in its turn although other sessions wait: those that it had when its turn came.
     quota: usize,
-    /// Who was served last.
+    /// The session that was served last.
     last: SessionId,
 }
 
@@ -49,7 +49,7 @@ impl Router {
         in_flight < if others_fly || others_wait { self.turns.share } else { self.turns.window }
     }
 
-    /// Whether somebody else has to be asked first whether the turn is his.
+    /// Whether another session may have its turn first.
     pub(super) fn must_queue(&self, session: &Session) -> bool {
         !session.queue().is_empty() || (self.turns.taken && self.sessions.others_wait(session))
     }

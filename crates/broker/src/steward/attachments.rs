@@ -1,4 +1,4 @@
-//! The sessions that hold the child: one session_id each.
+//! The sessions that are attached to the child.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use nostray_sys::stream::Sink;
 
 use crate::router::SessionId;
 
-/// One session.
+/// One attached session.
 #[derive(Debug)]
 pub(super) struct Attachment {
     pub(super) session_id: SessionId,
@@ -22,24 +22,24 @@ pub(super) struct Attachment {
     pub(super) inbound: Inbound,
     /// It has been told that the child waits for its slot.
     pub(super) knows_of_slot: bool,
-    /// Whose session it is.
+    /// The host of the session.
     pub(super) host: Option<Pidfd>,
     /// What is to be written with the rest of what is being read.
     pub(super) out: Vec<u8>,
-    /// It says nothing more; until then what it has asked may be answered.
+    /// It has closed its output; until then its calls in flight may be answered.
     pub(super) leaves_at: Option<Instant>,
-    /// It is to be seen off, and why.
+    /// It is to be detached, and why.
     pub(super) gone: Option<String>,
 }
 
-/// Whether what a session says is for the child that is there now.
+/// Where the lines of a session go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Inbound {
-    /// It is.
+    /// To the current child.
     Routed,
-    /// It was said before the session knew that the child is gone, and goes back.
+    /// Back to the session: it does not know yet that the child is gone.
     GivenBack,
-    /// It goes back, and the session to a child that was told this, for this reason.
+    /// Back to the session, which is sent to another child, of this variant, for this reason.
     Redirected { variant: String, why: String },
 }
 
@@ -93,7 +93,7 @@ impl Attachment {
     }
 }
 
-/// All of them, each under a small number by which it is waited for.
+/// All attached sessions, each at a small index, by which it is polled.
 #[derive(Debug, Default)]
 pub(super) struct Attachments {
     places: Vec<Option<Attachment>>,
@@ -125,7 +125,7 @@ impl Attachments {
         self.places.iter_mut().flatten()
     }
 
-    /// With the numbers by which they are waited for.
+    /// With their indexes.
     pub(super) fn numbered(&self) -> impl Iterator<Item = (usize, &Attachment)> {
         self.places.iter().enumerate().filter_map(|(at, attachment)| Some((at, attachment.as_ref()?)))
     }
@@ -138,7 +138,7 @@ impl Attachments {
         self.all_mut().find(|attachment| attachment.session_id == session_id)
     }
 
-    /// Takes out those who have gone.
+    /// Takes out the sessions that are to be detached.
     pub(super) fn take_gone(&mut self) -> Vec<Attachment> {
         let mut gone = Vec::new();
         for place in &mut self.places {
@@ -150,7 +150,7 @@ impl Attachments {
         gone
     }
 
-    /// Their connections, which nobody else must keep open, and what else is open for them.
+    /// The file descriptors of all sessions. No other process may keep them open.
     pub(super) fn connections(&self) -> Vec<BorrowedFd<'_>> {
         let hosts = self.all().filter_map(|attachment| attachment.host.as_ref().map(AsFd::as_fd));
         self.all().flat_map(|attachment| attachment.channel.file_descriptors()).chain(hosts).collect()

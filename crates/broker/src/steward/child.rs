@@ -1,4 +1,4 @@
-//! The child: starting it, ending it, and telling those who hold it what has become of it.
+//! Starts and ends the child, and tells its sessions what has become of it.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use nostray_supervise::{Cause, ChildLoss, Generation, MachineEvent as Event, Sta
 use super::Steward;
 use super::attachments::Inbound;
 
-/// How soon to look again whether what was there before is gone, at first and at most.
+/// How soon to look again whether predecessors of the child are gone, at first and at most.
 const LOOK_INTERVAL_FIRST: Duration = Duration::from_millis(1);
 const LOOK_INTERVAL_MAX: Duration = Duration::from_millis(20);
-/// And how often somebody is to end what nobody keeps any more.
+/// Every so many looks, sweep what has no guard any more.
 const SWEEP_EVERY: u32 = 50;
 
 impl Steward {
@@ -46,7 +46,7 @@ impl Steward {
     }
 
     fn start(&mut self, generation: Generation) {
-        // Only what others have left can still be there; of our own nothing is, or there would be no start.
+        // Only what another steward has left can still be there: the machine starts nothing before the own child's tree is empty.
         if self.predecessors.is_none() {
             let found = self.keeper.record().map(|record| record.predecessors()).unwrap_or_default();
             (self.predecessors, self.looks) = (Some((found, Instant::now())), 0);
@@ -96,7 +96,7 @@ impl Steward {
         }
     }
 
-    /// Whether it has the slot that it needs, or needs none any more.
+    /// Whether the child has the slot that it needs, or needs none any more.
     fn has_slot(&mut self, generation: Generation) -> bool {
         let Some(slot) = self.slot.as_ref().filter(|_| !self.keeper.holds_slot()) else { return true };
         if *self.lifecycle.state() != State::Starting(generation) {
@@ -124,7 +124,7 @@ impl Steward {
             Ok(Step::Waiting(news)) => {
                 self.slot_news = news.or_else(|| self.slot_news.take());
                 if let Some(text) = &self.slot_news {
-                    // Those who come later are told when they sit down.
+                    // Each session is told once, also one that attaches later.
                     for attachment in self.attachments.all_mut().filter(|attachment| !attachment.knows_of_slot) {
                         attachment.knows_of_slot = true;
                         attachment.tell(&ToFront::News { text: text.clone() });
@@ -144,7 +144,7 @@ impl Steward {
         }
     }
 
-    /// It will not get its slot, and those who wait for it are told.
+    /// The child does not get its slot: tells the sessions that wait for it.
     fn has_no_slot(&mut self, generation: Generation, Refusal(why): Refusal, code: u8) -> bool {
         (self.claim, self.waits_to_start) = (None, None);
         self.keeper.code = code;
@@ -233,7 +233,7 @@ impl Steward {
         }
     }
 
-    /// It never comes back: those who hold it have nothing to hold.
+    /// No child will ever be started again: tells the sessions, and detaches them.
     fn it_is_over(&mut self) {
         self.tell_if_never_routed();
         let (code, why) = (self.keeper.code, self.last_words.take());

@@ -1,4 +1,4 @@
-//! Who holds the child: those whom the broker sends, for as long as their connection lasts.
+//! Attaches the sessions that the broker sends, and detaches them when their connection or their host ends.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::router::SessionId;
 
 /// How many sessions may share one child.
 const MAX_SESSIONS: usize = 512;
-/// How long what is on record of the leases may be behind.
+/// How long the record may lag behind the sessions.
 const RECORD_DELAY: Duration = Duration::from_millis(50);
 
 impl Steward {
@@ -35,7 +35,7 @@ impl Steward {
                 }
                 Received::Message(FromBroker::Attach { .. }, None) => self.leases += 1,
                 Received::Message(FromBroker::Stop { again, why }, _) => self.leave(again, &why),
-                // Whoever was on the way would have come before.
+                // A session on its way would have come before.
                 Received::Message(FromBroker::Leave, _) => {
                     if self.told_idle == Some(self.leases) && self.attachments.is_empty() {
                         self.is_over = true;
@@ -47,7 +47,7 @@ impl Steward {
         }
     }
 
-    /// Without a broker nobody new can come, and another broker may start the same child: so this one ends.
+    /// Without its broker no session can attach, and another broker may start the same child: so this steward ends.
     pub(super) fn broker_is_gone(&mut self) {
         self.control = None;
         self.leave(true, "the broker has ended");
@@ -65,7 +65,7 @@ impl Steward {
             attachment.gone = Some(why.to_owned());
         }
         self.see_off();
-        // As when nobody holds it any more: its input ends first.
+        // As when the last session has gone: the child's input ends first.
         let effects = self.lifecycle.end_linger(self.now());
         self.perform(effects);
     }
@@ -73,7 +73,7 @@ impl Steward {
     fn attach(&mut self, connection: OwnedFd, session: Option<String>, labels: Labels, linger: Duration) {
         let is_ending = matches!(self.lifecycle.state(), State::Ended | State::Stopping { why: Why::Stop, .. });
         if self.is_leaving || is_ending || self.lifecycle.ends_for_good() {
-            return; // it looks for the next one
+            return; // its front looks for the next steward
         }
         if self.attachments.len() >= MAX_SESSIONS {
             let word = ToFront::No { why: format!("{MAX_SESSIONS} sessions share it already"), for_good: false };
@@ -98,7 +98,7 @@ impl Steward {
         let was_up = self.is_up;
         let effects = self.lifecycle.take(self.now());
         self.perform(effects);
-        // One that is started for it is told to everybody.
+        // A child that is started for this session is announced to all sessions.
         if was_up {
             self.tell_of_child(session_id);
         }
@@ -135,7 +135,7 @@ impl Steward {
         }
     }
 
-    /// Sees off those who have gone, or have waited long enough for an answer.
+    /// Detaches the sessions that have gone, or have waited long enough for an answer.
     pub(super) fn see_off(&mut self) {
         let now = Instant::now();
         let router = &self.router;

@@ -1,5 +1,5 @@
-//! Reading lines on one side and writing them on the other, as the router says. A session that floods or does not read slows down
-//! nobody but itself.
+//! Reads lines on one side and writes them on the other, as the router says. A session that floods or does not read slows down only
+//! itself.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -13,16 +13,16 @@ use crate::router::{Edits, Effect, FromChild, FromSession, Piece, SessionId};
 
 /// A line that is longer is not copied.
 const LONG_LINE: usize = 32 << 10;
-/// What a child that has ended can have left in its pipe. Somebody who outlives it may write for ever.
+/// What a child that has ended can have left in its pipe. A descendant that outlives it may write for ever.
 const MAX_PIPE_BYTES: usize = 1 << 20;
 /// A session that does not read gets no more notifications beyond this, and is given up beyond that.
 const DROP_NOTIFICATIONS_AT: usize = 16 << 20;
 const DETACH_AT: usize = 192 << 20;
-/// So long without a long line, and the memory that they need is given back.
+/// How long after the last long line the memory for long lines is given back.
 const TIDY_AFTER: Duration = Duration::from_millis(500);
 
 impl Steward {
-    /// Reads what a session says: once, so that everybody has a turn.
+    /// Reads what a session says: once, so that every session has a turn.
     pub(super) fn read_session(&mut self, at: usize) {
         let Some(attachment) = self.attachments.at(at) else { return };
         let session_id = attachment.session_id;
@@ -145,7 +145,7 @@ impl Steward {
         }
     }
 
-    /// Writes what has been gathered for everybody.
+    /// Writes what has been gathered, to the child and to every session.
     pub(super) fn flush(&mut self) {
         self.perform_routing();
         self.flush_to_child_if(0);
@@ -221,7 +221,7 @@ impl Steward {
                         if attachment.channel.pending_bytes() < DROP_NOTIFICATIONS_AT {
                             gather(attachment, &line);
                         } else {
-                            // Otherwise one that is slow would slow down the others.
+                            // Otherwise a slow session would slow down the others.
                             let why = format!("not passed on to {}, which does not read as fast", attachment.front());
                             self.keeper.log(&why, &line);
                         }
@@ -245,7 +245,7 @@ impl Steward {
         }
     }
 
-    /// True if there may be more. It is for the log, and for whoever is told how the child ended.
+    /// Reads the child's stderr, for the log and for the error that says how the child ended. True if there may be more.
     pub(super) fn read_errors(&mut self) -> bool {
         let mut buffer = [0; 16 << 10];
         let Some(read) = self.keeper.read_errors(&mut buffer) else { return false };
@@ -265,7 +265,7 @@ impl Steward {
         }
     }
 
-    /// The same for what has waited until somebody took it.
+    /// The same for what was pending until the other side took it.
     pub(super) fn tidy_after_saying(&mut self, holds_spare_memory: bool) {
         if holds_spare_memory {
             self.tidy_at = Some(Instant::now() + TIDY_AFTER);

@@ -1,6 +1,6 @@
 //! The steward: keeps one child for all the sessions that hold it. One thread that waits for whatever comes next from them, from
-//! the child, from the broker and from the clock; the [machine](Machine) decides when there is a child, and the [router](Router)
-//! which message is whose. It never waits for anybody.
+//! the child, from the broker and from the clock; the [lifecycle](Lifecycle) decides when there is a child, and the [router](Router)
+//! which message belongs to which session. It never blocks on a peer.
 
 mod attachments;
 mod child;
@@ -28,11 +28,11 @@ use attachments::Attachments;
 const NAME: &str = "nostray-steward";
 /// How many calls a session may have in flight while it is alone.
 const MAX_IN_FLIGHT: usize = 1024;
-/// When to look for what others have left, and to give back what only starting up needed.
+/// When to sweep what dead hosts have left, and to give back the memory that only the start needed.
 const AFTER_START: Duration = Duration::from_secs(2);
 
-/// Keeps a child for whoever the broker sends, as it was charged to, and returns the exit code once nobody holds it and nothing is
-/// left of it.
+/// Keeps a child for the sessions that the broker sends, and returns the exit code once no session holds it and nothing is left of
+/// it.
 ///
 /// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else.**
 pub fn run() -> Result<u8, Error> {
@@ -115,7 +115,7 @@ struct Steward {
     last_words: Option<String>,
     /// How often predecessors were looked at.
     looks: u32,
-    /// What is on record of those who hold it, and when it is brought up to date.
+    /// What is on record of the sessions, and when it is brought up to date.
     shared: Shared,
     shared_at: Option<Instant>,
     /// The slot that a child needs.
@@ -182,7 +182,7 @@ impl Steward {
     fn tell_broker(&mut self, word: &ToBroker) {
         use std::os::fd::AsFd;
         if let Some(control) = &self.control {
-            // One that is gone will be noticed.
+            // A broker that has gone is noticed by its socket.
             send(control.as_fd(), word, None).ok();
         }
     }
@@ -221,7 +221,7 @@ impl Steward {
         self.look_whether_over();
     }
 
-    /// With nobody to hold it and nothing left of it, there is nothing to do. The broker knows whether somebody is on the way.
+    /// Without a session and without a child there is nothing to do. The broker knows whether a session is on its way.
     fn look_whether_over(&mut self) {
         let is_idle = self.attachments.is_empty()
             && !self.lifecycle.is_lingering()

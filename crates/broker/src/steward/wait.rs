@@ -1,4 +1,4 @@
-//! What can happen, and waiting for it.
+//! Waits for events, and dispatches them.
 
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use nostray_sys::poll::Until;
 
 use super::Steward;
 
-/// More than this on its way to somebody, and nothing more is read that would go there too.
+/// With more than this pending for one side, what would go there is not read.
 const PAUSE_READING_AT: usize = 1 << 20;
 /// The same for what a session is told.
 const PAUSE_READING_SESSION_AT: usize = 4 << 20;
@@ -98,7 +98,7 @@ impl Steward {
                         let holds_spare_memory = attachment.channel.holds_spare_memory();
                         self.tidy_after_saying(holds_spare_memory);
                     }
-                    // Somebody else may have sat down there since.
+                    // Another session may have got this index since.
                     _ if attachment.host.as_ref().is_some_and(|host| host.has_ended().unwrap_or(false)) => {
                         let session_id = attachment.session_id;
                         self.host_is_gone(session_id);

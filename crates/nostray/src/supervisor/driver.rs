@@ -1,5 +1,5 @@
-//! Whoever drives a child: a task that performs what the machine says, and carries messages. It holds no lease. If its runtime goes, it
-//! goes, and the child with it; the next one who wants something starts another driver, which starts nothing before that child is gone.
+//! The driver of a child: a task that performs what the lifecycle says, and carries messages. It holds no lease. It ends with its
+//! runtime, and the child with it. The next call then starts another driver, which starts nothing before that child is gone.
 
 mod serving;
 
@@ -37,7 +37,7 @@ pub(super) enum Command {
     Stop,
 }
 
-/// A call of somebody's.
+/// A call of a lease.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) id: u64,
@@ -62,7 +62,7 @@ struct Driver {
     /// A start that waits until nothing is left of what another driver had.
     starting: Option<Number>,
     waiting: VecDeque<Queued>,
-    /// Those who wait for a child that is ready.
+    /// Callers that wait for a child that is ready.
     hoping: Vec<oneshot::Sender<Result<Generation, CallError>>>,
     flights: HashMap<u64, Answer>,
     serving: HashMap<tokio::task::Id, Served>,
@@ -151,7 +151,7 @@ impl Driver {
             && !self.lifecycle.is_lingering()
     }
 
-    /// Waits for the next thing to happen. A child that never stops talking must not keep anybody else from being heard, so all of
+    /// Waits for the next thing to happen. A child that never stops writing must not starve the other sources, so all of
     /// them have the same chance.
     async fn next(&mut self, inbox: &mut mpsc::UnboundedReceiver<Command>) -> Happened {
         let deadline = self.deadline();
@@ -273,7 +273,7 @@ impl Driver {
         }
     }
 
-    /// It never comes back: because somebody has stopped it, or because of how it ended.
+    /// No child will ever be started again: it was stopped, or ended for good.
     fn core_is_over(&mut self) {
         let why = self.epitaph.take().unwrap_or_else(|| "it was stopped".to_owned());
         self.reins.core.is_over_because(&why);
@@ -457,7 +457,7 @@ impl Driver {
         }
     }
 
-    /// Says the next word of the handshake, or that it is over.
+    /// Sends the next message of the handshake, or ends it.
     fn go_on_with_handshake(&mut self) {
         let Some(live) = self.live.as_mut().filter(|live| !live.is_greeted) else { return };
         if let Some((method, params)) = live.handshake.pop_front() {
@@ -532,8 +532,7 @@ impl Driver {
         let (number, has_asked) = (live.number, live.has_asked);
         live.hear_last_words(&mut self.lifecycle);
         drop(live);
-        // By `nostray stop`, by the end of its session, by a newcomer to its slot: whoever stops something means it, and a child that
-        // came back at once would be the keep-alive that nobody can end.
+        // By `nostray stop`, by the end of its session, by a newcomer to its slot. A child that came back at once could not be stopped.
         let is_ours = has_asked || matches!(self.lifecycle.state(), State::Stopping { .. });
         if matches!(exit.cause, Why_::Asked(_)) && !is_ours {
             self.reins.core.is_over_because(&exit.cause.to_string());
@@ -552,7 +551,7 @@ impl Driver {
     fn has_ended(&mut self, number: Number, cause: Cause, was_not_started: bool) {
         let why = self.with_tail(&cause);
         if was_not_started {
-            // Nobody was there to hear them, though they were said.
+            // They were written, but no child has read them.
             for (_, answer) in self.flights.drain() {
                 answer.send(Err(CallError::Refused(why.clone()))).ok();
             }

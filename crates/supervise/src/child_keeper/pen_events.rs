@@ -1,4 +1,4 @@
-//! What the processes of a pen tell the front that opened it.
+//! What the processes of a pen report to the front or steward that opened it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,7 +23,7 @@ pub(super) enum PenEvent {
     SaysStopping,
     /// The child says how it is doing.
     Status(String),
-    /// It is being torn down: the reason, in one word.
+    /// It is being torn down: the name of the reason.
     Stopping(String),
     /// The child has ended.
     Ended(String),
@@ -46,7 +46,7 @@ pub(super) struct PenEventSender {
 #[derive(Debug)]
 pub(super) struct PenEventReceiver {
     from: OwnedFd,
-    /// Nobody is left who could tell anything.
+    /// All processes of the pen have closed their end.
     closed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What is written down of a child: its state for `ps`, its story for the journal, and what it printed for nobody.
+//! What is on record of a child: its state for `ps`, its story for the journal, and the output that was no message.
 
 use nostray_registry::{SAYS_STOPPING, SeriesKeeper, Story};
 use nostray_slot::Tenancy;
@@ -59,14 +59,14 @@ impl ChildKeeper {
         }
     }
 
-    /// Something that the child printed and that was not for anybody.
+    /// Logs output of the child that was passed on to no session.
     pub fn log(&mut self, why: &str, line: &[u8]) {
         if let Some(series) = &mut self.series {
             series.printed(why, line);
         }
     }
 
-    /// Looks for what others have left.
+    /// Sweeps what dead hosts have left.
     pub fn sweep(&mut self) {
         if let Some(sweeper) = self.series.as_ref().and_then(SeriesKeeper::sweep) {
             self.opener.is_sweeper(sweeper);

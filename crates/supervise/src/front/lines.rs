@@ -1,4 +1,4 @@
-//! Reading lines on one side and writing them on the other. Nothing is waited for; who is slow stalls who is fast, and no memory grows.
+//! Reads lines on one side and writes them on the other. Nothing blocks: the slow side stalls the fast one, and no buffer grows.
 
 use std::io;
 use std::ops::Range;
@@ -12,11 +12,11 @@ use crate::machine::Moment;
 use crate::outbox::WIDE;
 use crate::session::Verdict;
 
-/// How much of the child's stderr is kept for a host that does not read it. What is beyond is lost, or the child would wait.
+/// How much of the child's stderr is kept for a host that does not read it. The rest is dropped, or the child would block.
 const STDERR_KEPT: usize = 64 << 10;
-/// What a child that has ended can have left in its pipe. Somebody who outlives it may write for ever.
+/// What a child that has ended can have left in its pipe. A descendant that outlives it may write for ever.
 const MAX_PIPE_BYTES: usize = 1 << 20;
-/// So long without a long line, and the memory that they need is given back.
+/// How long after the last long line the memory for long lines is given back.
 const TIDY_AFTER: Duration = Duration::from_millis(500);
 
 impl Front<'_> {
@@ -84,7 +84,7 @@ impl Front<'_> {
     pub(super) fn tell_child(&mut self, bytes: &[u8]) {
         let looks_like_control = self.upstream.shared().is_some() && bytes.first() == Some(&b'!');
         if let Some(channel) = self.channel() {
-            // What a host says is never a word of ours, and what is no JSON stays so behind a space.
+            // A line of the host is never a control line. It is no JSON, and stays so behind a space.
             if looks_like_control {
                 channel.write(b" ");
             }
@@ -181,7 +181,7 @@ impl Front<'_> {
         true
     }
 
-    /// The host cannot be written to: it has closed its end, so nobody waits for an answer.
+    /// The host has closed its stdin for answers, so it waits for none: releases the child.
     pub(super) fn host_is_deaf(&mut self) {
         self.host_deaf = true;
         self.to_host.discard();

@@ -1,5 +1,5 @@
 //! The front of a supervised child: one thread that waits for whatever comes next from the host, the child and the clock, lets
-//! the [`Session`] decide, and does what it says. It never waits for anybody, and keeps no more than what is on its way.
+//! the [`Session`] decide, and does what it says. It never blocks on a peer, and keeps no more than what is on its way.
 
 mod lines;
 mod own;
@@ -31,21 +31,21 @@ use wait::Source;
 
 pub use nostray_pen::Error;
 
-/// When to look for what others have left: not while the child is starting.
+/// When to sweep what dead hosts have left: not while the child is starting.
 const AFTER_START: Duration = Duration::from_secs(2);
 
 /// What a user wants.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What is kept.
+    /// What to run.
     pub child: ChildConfig,
     /// How the session is kept.
     pub settings: Settings,
-    /// Whether what an earlier run has said about itself is good enough until somebody calls.
+    /// Whether handshake and lists are answered from an earlier run until the host makes a call.
     pub lazy: bool,
     /// Whether to write down what this run says about itself.
     pub remember: bool,
-    /// The child is one that others share, if there is a way to it.
+    /// Attach to a shared child, if the broker can be reached.
     pub share: Option<Share>,
     /// The slot that a child of our own needs.
     pub slot: Option<nostray_slot::SlotRequest>,
@@ -137,7 +137,7 @@ struct Front<'a> {
     /// When to give back what long lines have needed.
     tidy_at: Option<Instant>,
     host_gone: bool,
-    /// The host has closed its end while nobody could take what it had said: how long somebody still may.
+    /// The host has closed its end while no child could take what it had said: how long one still may.
     hung_up: Option<Instant>,
     /// The session is over, and how long the host may take to read the rest.
     farewell: Option<Instant>,

@@ -142,7 +142,7 @@ impl Front<'_> {
         self.perform();
     }
 
-    /// Nobody is at the other end any more.
+    /// Steward or broker have closed the connection.
     pub(super) fn link_is_lost(&mut self) {
         let (generation, now) = (self.session.generation(), self.now());
         let Some(shared) = self.upstream.shared_mut() else { return };
@@ -220,7 +220,7 @@ impl Front<'_> {
             ToFront::Up(_) if link.is_up => {}
             ToFront::Up(_) => {
                 (link.is_up, link.had_child) = (true, true);
-                // One that was not missed is taken up all the same: the host may want to know what has changed with it.
+                // Connect also if no call waits: the host may want to know what has changed with the new child.
                 self.session.wake(now);
                 self.session.child_started(generation, now);
             }

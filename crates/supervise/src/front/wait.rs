@@ -1,4 +1,4 @@
-//! What can happen, and waiting for it.
+//! Waits for events, and dispatches them.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
@@ -10,8 +10,8 @@ use super::Front;
 use super::shared::Shared;
 use crate::child_keeper::{ChildKeeper, Event};
 
-/// More than this on its way to somebody, and nothing more is read that would go there too. Not less, or the next long line
-/// could not be read while the last one is written.
+/// With more than this pending for one side, the other side is not read. Not less, or the next long line could not be read while the
+/// last one is written.
 const PAUSE_READING_AT: usize = 1 << 20;
 /// The same for what we answer ourselves.
 const PAUSE_READING_HOST_AT: usize = 4 << 20;
@@ -84,7 +84,7 @@ impl Front<'_> {
             {
                 want(FROM_HOST, self.host.stdin, Until::Readable, 0);
             } else if self.keeper.opener.stdin_tells() && self.hung_up.is_none() {
-                // Nobody can take what it says now; that it has closed its end must be seen all the same.
+                // What the host says now cannot be taken in, but its end must be noticed.
                 want(HOST_HUNG_UP, self.host.stdin, Until::HungUp, 0);
             }
         }

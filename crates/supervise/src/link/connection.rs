@@ -1,4 +1,4 @@
-//! The way to the broker: to the one that is there, or to one that is started.
+//! A session's connection: to the broker that runs or is started, and then to the steward.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,15 +19,15 @@ use crate::machine::Cause;
 use crate::outbox::Outbox;
 use crate::wire::{Request, ToSteward, control_line};
 
-/// How long a broker may take to be there. One that is stopping takes as long as its children do.
+/// How long a broker may take to listen. A broker that is stopping takes as long as its children do.
 const BROKER_START_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long one that is there may take to let a session in: it has nothing else to do. Hosts are not patient either.
+/// How long broker and steward may take to accept a session. Hosts do not wait much longer either.
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often to knock while one is starting or leaving.
+/// How often to try to connect while a broker is starting or leaving.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(10);
-/// How long one that was started is waited for before another one is.
+/// How long to wait for a broker that was started before another one is.
 const START_BROKER_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a broker that cannot be reached is knocked at before it is looked for otherwise.
+/// How long a broker does not accept before its process is looked for: it may be stopped.
 const FIND_STOPPED_BROKER_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A session's link.
@@ -43,7 +43,7 @@ pub(crate) struct Link {
     pub(crate) had_child: bool,
     /// What no child has got comes back; until then the host is not heard.
     pub(crate) is_settling: bool,
-    /// The next line is one that comes back.
+    /// The next line is one of the session's own that no child has read.
     pub(crate) comes_back: bool,
     /// Lines that the child has not read, before its end is told.
     pub(crate) unread: Vec<u8>,
@@ -57,11 +57,11 @@ pub(crate) struct Link {
 
 #[derive(Debug)]
 enum Stage {
-    /// Nobody is asked.
+    /// Not connected, and not trying to.
     Apart,
-    /// Somebody is looked for.
+    /// Trying to connect.
     Reaching { since: Instant, knock_at: Instant, start_at: Instant, look_for_it_at: Instant },
-    /// Somebody was asked, and has until then to answer.
+    /// Connected; steward or broker have until then to accept the session.
     Asking(LineChannel, Instant),
     /// The session holds the child.
     Holding(LineChannel),
@@ -213,7 +213,7 @@ impl Link {
             Stage::Reaching { since, knock_at, start_at, look_for_it_at } if *knock_at <= now => {
                 *knock_at = now + CONNECT_INTERVAL;
                 if *look_for_it_at <= now {
-                    // It may be stopped at a moment at which it does not listen, but keeps others from doing so.
+                    // It may be stopped (SIGSTOP) before it listens, while it holds the lock that keeps other brokers away.
                     *look_for_it_at = now + FIND_STOPPED_BROKER_INTERVAL;
                     let holder = holder_of_lock();
                     if self.awaited.as_ref().map(AwaitedProcess::who) != holder {
@@ -262,14 +262,15 @@ impl Link {
     }
 }
 
-/// Starts a broker that is nobody's child. Returns when it listens, or has found that there is one already.
+/// Starts a broker as a daemon. Returns when it listens, or has found that there is one already.
 pub fn start_broker() -> Result<(), String> {
     let address = Address::for_a_new_one()?;
     let failed = |error: io::Error| format!("a broker cannot be started: {error}");
     let ready = Pipe::new().map_err(failed)?;
     let mut command = Command::new("/proc/self/exe");
     command.arg0("nostray").args(["broker", "serve"]).arg(&address.socket);
-    // What this host has set is not for the children of others: each gets its own session's. Where to look for the files is.
+    // Each child gets its own session's environment, not that of the host which happens to start the broker. What says where files
+    // are stays.
     command.env_clear();
     for name in ["PATH", "HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CACHE_HOME", "TMPDIR", "LANG"] {
         if let Some(value) = std::env::var_os(name) {

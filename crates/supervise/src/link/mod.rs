@@ -1,4 +1,4 @@
-//! A session's link to a child that others share: the way to the broker, and what is said on it.
+//! A session's link to a shared child: where the broker is, and the connection to it.
 
 mod address;
 mod awaited;

@@ -20,7 +20,7 @@ impl Session {
             return Verdict::Forward;
         }
         let verdict = match read(text) {
-            // What is left in the pipe of one that has died or sleeps is nobody's.
+            // What is left in the pipe of a child that has died or sleeps is passed on to no host.
             Ok(_) if !self.is_heard() => Verdict::Log("said after its end".to_owned()),
             Ok(Message::One(envelope)) => self.child_message(&envelope, now),
             Ok(Message::Batch(envelopes)) => self.child_batch(&envelopes, now),

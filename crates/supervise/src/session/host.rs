@@ -142,7 +142,7 @@ impl Session {
         self.pass_or_wait(raw, asks, batch, needed, now)
     }
 
-    /// To the child if it can hear, otherwise into the queue; to nobody if there will be no child.
+    /// To the child if the gate is open, otherwise into the queue; answered with an error if there will be no child.
     fn pass_or_wait(
         &mut self,
         raw: &[u8],
@@ -239,7 +239,7 @@ impl Session {
         let is_told_anew = self.memory.replays.read(method, raw).is_some() || method == "notifications/initialized";
         let needed = self.protocol == Protocol::JsonRpc;
         match method {
-            // Whoever starts next is told that, also if the last one is still going.
+            // The next child is told that, also while the last one is still ending.
             _ if is_told_anew && self.gate.is_closed() => {
                 if needed {
                     self.drive(Event::Demanded, now);
@@ -346,7 +346,7 @@ impl Session {
         params.and_then(|params| id_at(params, &["requestId"])).is_some_and(|id| self.queue.cancelled(&id))
     }
 
-    /// An answer to something that a child has asked: only for the one who asked.
+    /// An answer to a question of a child: passed on only if that child still lives.
     fn host_response(&mut self, envelope: &Envelope<'_>, id: &Id) -> Verdict {
         let live = self.lifecycle.state().live();
         match self.reverse.answered(id) {
@@ -388,7 +388,7 @@ fn means_something(method: &[u8]) -> bool {
     ) || method.ends_with(b"/list")
 }
 
-/// Who asks, by where a request says so.
+/// The client that asks, by where a request names it.
 fn asker(params: Option<&[u8]>, version: &[&str], capabilities: &[&str]) -> Option<Asker> {
     let params = params?;
     let protocol = text_at(params, version)?;

@@ -1,5 +1,5 @@
 //! One host's session with a child that may be another process each time: what is passed on, what is answered here, what is told
-//! to a new child, and who is told when one is gone. Lines come in, effects go out; there is no I/O and no clock.
+//! to a new child, and what is answered when a child is gone. Lines come in, effects go out; there is no I/O and no clock.
 
 mod child;
 mod disputed;
@@ -105,7 +105,7 @@ pub struct Session {
     checks: Checks,
     /// What the host was answered to its `initialize`.
     hello: Option<Box<[u8]>>,
-    /// Who the host is, as far as answers depend on it.
+    /// The host as a client, as far as answers depend on it.
     asker: Option<Asker>,
     /// The newer era: no handshake.
     modern: bool,
@@ -289,7 +289,7 @@ impl Session {
         self.drive(Event::Stop, now);
     }
 
-    /// A child is there, whether somebody waits for it or not.
+    /// Starts the child, or connects to it, whether a call waits or not.
     pub fn wake(&mut self, now: Moment) {
         self.drive(Event::Demanded, now);
     }
@@ -343,7 +343,7 @@ impl Session {
         self.leaves_calls_open = self.protocol == Protocol::JsonRpc;
     }
 
-    /// The child that others keep never comes back. Also if it was not there just now: what was to come back will not, and what waits
+    /// The shared child never comes back. Also if it was not there just now: what was to come back will not, and what waits
     /// for the next one waits in vain.
     pub fn child_is_over(&mut self, generation: Generation, cause: Cause, now: Moment) {
         self.child_hopeless(generation, cause.clone(), now);
@@ -351,7 +351,7 @@ impl Session {
         self.refuse(&cause, now);
     }
 
-    /// The child that others keep is not there any more. With a cause, whatever was in flight is answered with it; otherwise what
+    /// The shared child is not there any more. With a cause, what was in flight is answered with it; otherwise what
     /// it has not got comes back, and [`Session::is_settled`] follows.
     pub fn child_rested(&mut self, generation: Generation, cause: Option<&Cause>, now: Moment) {
         if let Some(cause) = cause {
@@ -438,7 +438,7 @@ impl Session {
         self.settle(now);
     }
 
-    /// From now on the child is kept otherwise.
+    /// Replaces the policy.
     pub fn adopt(&mut self, policy: Policy) {
         self.lifecycle.adopt(policy);
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ToFront {
-    /// From the broker: it has handed the connection to this steward, who answers from now on.
+    /// From the broker: it has handed the connection to this steward, which answers from now on.
     KeptBy(Process),
     /// The session holds the child.
     Welcome,
@@ -51,7 +51,7 @@ pub enum ToFront {
         /// The last that the child wrote to its standard error.
         stderr: Vec<String>,
     },
-    /// Something that whoever waits should know.
+    /// Something that the user of a waiting session should know.
     News {
         /// For a person.
         text: String,
