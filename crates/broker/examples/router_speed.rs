@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use nostray_broker::{FromChild, FromSession, ReverseTo, Router, Routing, Seat};
+use nostray_broker::{FromChild, FromSession, ReverseTo, Router, Routing, SessionId};
 use nostray_supervise::{Moment, Protocol};
 
 fn main() {
@@ -61,15 +61,15 @@ fn run(name: &str, body: &str, modern: bool, id_last: bool, sessions: u64) {
     let mut answer = result(0).into_bytes();
     let place = answer.windows(11).position(|window| window == br#""id":100000"#).expect("the id") + 5;
 
-    for seat in 1..=sessions {
-        router.join(Seat(seat));
+    for session_id in 1..=sessions {
+        router.join(SessionId(session_id));
     }
     let mut next: u64 = 0;
     if !modern {
         let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{}}}"#;
-        for seat in 1..=sessions {
-            router.session_says(Seat(seat), hello.as_bytes(), now);
-            if seat == 1 {
+        for session_id in 1..=sessions {
+            router.session_says(SessionId(session_id), hello.as_bytes(), now);
+            if session_id == 1 {
                 next += 1;
                 router.child_says(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#, now);
             }
@@ -80,7 +80,7 @@ fn run(name: &str, body: &str, modern: bool, id_last: bool, sessions: u64) {
     while next < 100_000 {
         next += 1;
         let line = br#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
-        assert!(matches!(router.session_says(Seat(1), line, now), FromSession::ToChild(_)));
+        assert!(matches!(router.session_says(SessionId(1), line, now), FromSession::ToChild(_)));
         router.child_says(format!(r#"{{"jsonrpc":"2.0","id":{next},"result":{{}}}}"#).as_bytes(), now);
     }
 
@@ -91,7 +91,7 @@ fn run(name: &str, body: &str, modern: bool, id_last: bool, sessions: u64) {
     while start.elapsed() < Duration::from_millis(200) && next + group < 1_000_000 {
         let before = Instant::now();
         for turn in 0..group {
-            let verdict = router.session_says(Seat(turn % sessions + 1), black_box(request.as_bytes()), now);
+            let verdict = router.session_says(SessionId(turn % sessions + 1), black_box(request.as_bytes()), now);
             assert!(matches!(black_box(verdict), FromSession::ToChild(_)));
         }
         asking = asking.min(before.elapsed());

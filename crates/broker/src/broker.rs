@@ -1,5 +1,6 @@
 //! The broker: the one process of a user by which sessions that want the same child find each other. It starts a steward for each
-//! such child, hands it the connections of those who want to hold it, and does nothing else. It leaves when nobody needs it.
+//! such child, hands it the connections of the sessions that attach, and does nothing else. It leaves when it has neither callers nor
+//! stewards.
 
 mod callers;
 mod stewards;
@@ -12,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nostray_registry::{Cause, files};
-use nostray_supervise::link::{BROKER, Request, Status, ToFront, line};
+use nostray_supervise::link::BROKER;
+use nostray_supervise::wire::{Request, Status, ToFront, control_line};
 use nostray_sys::descriptors::{replace_with_null, write_to_stderr_at_once};
 use nostray_sys::events::Events;
 use nostray_sys::local;
@@ -24,16 +26,16 @@ use nostray_sys::standstill::Standstill;
 use callers::{Asked, Caller};
 use stewards::Stewards;
 
-/// How long a broker stays that nobody needs.
-const LINGER: Duration = Duration::from_secs(1);
-/// How long whoever finds another broker waits for that to listen, or to leave.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// How many may be about to say what they want.
-const MOST_CALLERS: usize = 1024;
-/// What it has to say about itself is kept up to this size.
-const LONGEST_LOG: u64 = 256 << 10;
+/// How long a broker stays without callers and stewards.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a new broker that finds the lock taken waits for the other one to listen, or to leave.
+const OTHER_BROKER_TIMEOUT: Duration = Duration::from_secs(1);
+/// How many connections may have an unfinished request.
+const MAX_CALLERS: usize = 1024;
+/// The log is begun anew beyond this size.
+const MAX_LOG_BYTES: u64 = 256 << 10;
 
-/// Serves at this path until nobody needs it, as a daemon. Returns the exit code.
+/// Serves at this path, as a daemon, until it has been idle for a while. Returns the exit code.
 ///
 /// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else.**
 #[must_use]
@@ -44,7 +46,7 @@ pub fn serve(socket: &Path) -> u8 {
         Err(error) => {
             let why = format!("a broker cannot serve at {}: {error}", socket.display());
             write_to_stderr_at_once(&format!("nostray: {why}\n"));
-            // Whoever started us waits for the end of our output, and this is all that it ever reads.
+            // The front that started this broker waits for the end of its stdout, and reads nothing else.
             writeln!(io::stdout(), "{why}").ok();
             nostray_pen::OWN_FAILURE
         }
@@ -54,15 +56,15 @@ pub fn serve(socket: &Path) -> u8 {
 struct Broker {
     socket: PathBuf,
     listener: Option<OwnedFd>,
-    /// Who holds it is the broker, and there is one.
+    /// Held by the one broker of a user.
     _lock: File,
     signals: SignalFd,
     events: Events,
     callers: Vec<(u64, Caller)>,
-    came: u64,
+    accepted: u64,
     stewards: Stewards,
     began: Instant,
-    /// Since when nobody needs it.
+    /// Since when it has had neither callers nor stewards.
     idle_since: Option<Instant>,
     is_stopping: bool,
     /// When to look for stopped stewards. SIGCHLD reports a SIGSTOP, so the broker does not poll for it. Nothing reports a debugger's
@@ -79,7 +81,7 @@ impl Broker {
     fn begin(socket: &Path) -> io::Result<Option<Self>> {
         become_daemon()?;
         set_name(BROKER);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + OTHER_BROKER_TIMEOUT;
         let lock = loop {
             if let Some(lock) = take_lock(&socket.with_extension("lock"))? {
                 break lock;
@@ -87,22 +89,22 @@ impl Broker {
             if local::connect_to(socket).is_ok() || Instant::now() > until {
                 return Ok(None);
             }
-            // A lock that becomes free tells nobody who does not wait for it alone, and that it is listened to is the other end.
+            // flock cannot be polled together with a connect, so retry both.
             std::thread::sleep(Duration::from_millis(5));
         };
         open_log(&socket.with_extension("log")).ok();
-        // What the first session's host ignores is not for the children of others.
+        // Signals that the first session's host ignores must not be ignored by the children of other sessions.
         for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::PIPE, Signal::CHLD] {
             set_disposition(signal, Disposition::Default)?;
         }
         let set = SignalSet::full();
         set.set_as_mask()?;
         let signals = SignalFd::new(&set)?;
-        // Whoever left it there is dead: it would hold the lock.
+        // The broker that left it there is dead: it would hold the lock.
         std::fs::remove_file(socket).ok();
         let listener = local::listen_at(socket)?;
         std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
-        // Whoever started us waits for the end of our output.
+        // Tells the front that started this broker that it listens.
         replace_with_null(true, true)?;
         Ok(Some(Self {
             socket: socket.to_owned(),
@@ -111,7 +113,7 @@ impl Broker {
             signals,
             events: Events::new()?,
             callers: Vec::new(),
-            came: 0,
+            accepted: 0,
             stewards: Stewards::default(),
             began: Instant::now(),
             idle_since: Some(Instant::now()),
@@ -130,7 +132,7 @@ impl Broker {
             }
             let is_idle = self.callers.is_empty() && self.stewards.is_empty();
             self.idle_since = is_idle.then(|| self.idle_since.unwrap_or_else(Instant::now));
-            if is_idle && (self.is_stopping || self.idle_since.is_some_and(|since| since.elapsed() >= LINGER)) {
+            if is_idle && (self.is_stopping || self.idle_since.is_some_and(|since| since.elapsed() >= IDLE_TIMEOUT)) {
                 break;
             }
             names.clear();
@@ -143,18 +145,18 @@ impl Broker {
                 self.on(name);
             }
         }
-        // Who comes now finds nobody, and starts another one, which waits for the lock.
+        // A front that comes now starts another broker, which waits for the lock.
         std::fs::remove_file(&self.socket).ok();
         0
     }
 
     fn wait(&mut self, names: &mut Vec<usize>) -> io::Result<()> {
-        let idle = self.idle_since.map(|since| since + LINGER);
+        let idle = self.idle_since.map(|since| since + IDLE_TIMEOUT);
         let slow = self.callers.iter().map(|(_, caller)| caller.deadline()).min();
         let timeout = [idle, slow, self.look_at].into_iter().flatten().min();
         let timeout = timeout.map(|at| at.saturating_duration_since(Instant::now()));
         self.events.want(SIGNALS, self.signals.as_fd(), Until::Readable, 0);
-        if let Some(listener) = self.listener.as_ref().filter(|_| self.callers.len() < MOST_CALLERS) {
+        if let Some(listener) = self.listener.as_ref().filter(|_| self.callers.len() < MAX_CALLERS) {
             self.events.want(LISTENER, listener.as_fd(), Until::Readable, 0);
         }
         let first = self.stewards.want(&mut self.events, FIRST);
@@ -178,7 +180,7 @@ impl Broker {
                 }
             }
             LISTENER => self.let_in(),
-            // Which caller it is may have changed by what came before; each is asked whether it has said something.
+            // Which caller it is may have changed by what accepted before; each is asked whether it has said something.
             name if name >= FIRST + self.stewards.names() => self.hear_callers(),
             name => self.stewards.on(name - FIRST),
         }
@@ -189,9 +191,9 @@ impl Broker {
         let Some(listener) = &self.listener else { return };
         while let Ok(Some(connection)) = local::let_in(listener.as_fd()) {
             let is_ours = local::caller(connection.as_fd()).is_ok_and(|caller| caller.user == user());
-            if is_ours && self.callers.len() < MOST_CALLERS {
-                self.came += 1;
-                self.callers.push((self.came, Caller::new(connection)));
+            if is_ours && self.callers.len() < MAX_CALLERS {
+                self.accepted += 1;
+                self.callers.push((self.accepted, Caller::new(connection)));
             }
         }
         self.hear_callers();
@@ -214,12 +216,12 @@ impl Broker {
 
     fn answer(&mut self, request: Request, connection: OwnedFd) {
         let answer = match request {
-            // Who comes too late looks for the next one.
+            // The front finds the connection closed, and looks for the next broker.
             Request::Attach(_) if self.is_stopping => return,
             Request::Attach(attach) => match self.stewards.lease(&attach, connection) {
                 Ok(()) => return,
                 Err((why, connection)) => {
-                    say(&connection, &line(&why));
+                    say(&connection, &control_line(&why));
                     return;
                 }
             },
@@ -255,7 +257,7 @@ impl Broker {
     }
 }
 
-/// None if somebody holds it, or somebody has removed the file meanwhile: then another one may hold another one.
+/// None if another broker holds it, or if the file was replaced meanwhile: then another broker may hold the new file.
 fn take_lock(path: &Path) -> io::Result<Option<File>> {
     let lock = files::to_lock_or_make(path)?;
     if lock.try_lock().is_err() {
@@ -271,7 +273,7 @@ fn say(connection: &OwnedFd, text: &[u8]) {
 }
 
 fn open_log(path: &Path) -> io::Result<()> {
-    if std::fs::metadata(path).is_ok_and(|found| found.len() > LONGEST_LOG) {
+    if std::fs::metadata(path).is_ok_and(|found| found.len() > MAX_LOG_BYTES) {
         std::fs::remove_file(path)?;
     }
     let log = files::to_append(path)?;

@@ -6,7 +6,9 @@ use std::collections::hash_map::{DefaultHasher, RandomState};
 use std::ffi::OsString;
 use std::hash::{BuildHasher, Hash, Hasher};
 
-use nostray_supervise::link::{Attach, Bytes};
+use nostray_pen::Isolation;
+use nostray_supervise::Protocol;
+use nostray_supervise::wire::{Attach, OsText, ReverseTo};
 
 use crate::environment;
 
@@ -55,7 +57,7 @@ impl Salt {
             hasher.finish()
         };
         let parts = Parts {
-            command: part(&|hasher| (&attach.command, attach.wish.daemon.is_some()).hash(hasher)),
+            command: part(&|hasher| (&attach.command, attach.settings.daemon.is_some()).hash(hasher)),
             manner: part(&|hasher| manner(attach).hash(hasher)),
             directory: directory(attach).map(|directory| part(&|hasher| directory.hash(hasher))),
             name: attach.key.clone(),
@@ -69,7 +71,7 @@ impl Salt {
     }
 }
 
-fn digest(state: &RandomState, attach: &Attach, counted: &[&(Bytes, Bytes)], variant: Option<&String>) -> u64 {
+fn digest(state: &RandomState, attach: &Attach, counted: &[&(OsText, OsText)], variant: Option<&String>) -> u64 {
     let mut hasher = state.build_hasher();
     (variant, manner(attach)).hash(&mut hasher);
     match &attach.key {
@@ -79,19 +81,20 @@ fn digest(state: &RandomState, attach: &Attach, counted: &[&(Bytes, Bytes)], var
     hasher.finish()
 }
 
-/// Two who understand each other's messages differently cannot share; and a daemon takes no messages.
-fn manner(attach: &Attach) -> impl Hash {
-    let wish = &attach.wish;
-    (wish.plain, wish.isolate, wish.reverse_newest, wish.route_by.clone(), wish.daemon.is_some())
+/// Sessions that speak to their child in different ways cannot share it; and a daemon takes no messages.
+fn manner(attach: &Attach) -> impl Hash + '_ {
+    let settings = &attach.settings;
+    let (is_plain, is_isolated) = (settings.protocol == Protocol::JsonRpc, settings.isolation == Isolation::Pid);
+    (is_plain, is_isolated, settings.reverse == ReverseTo::Newest, &settings.route_by, settings.daemon.is_some())
 }
 
-fn directory(attach: &Attach) -> Option<&Bytes> {
+fn directory(attach: &Attach) -> Option<&OsText> {
     Some(&attach.cwd).filter(|_| !attach.any_dir)
 }
 
 /// The variables that count, in an order of their own.
-fn counted(attach: &Attach) -> Vec<&(Bytes, Bytes)> {
-    let counts = |name: &Bytes| match &attach.counted {
+fn counted(attach: &Attach) -> Vec<&(OsText, OsText)> {
+    let counts = |name: &OsText| match &attach.counted {
         Some(named) => named.iter().any(|named| **named == *name.0),
         None => !environment::is_left_out(&name.0),
     };
@@ -101,7 +104,7 @@ fn counted(attach: &Attach) -> Vec<&(Bytes, Bytes)> {
 }
 
 /// How many names of variables a person wants to read, and how much of each.
-const MOST_NAMES: usize = 8;
+const MAX_NAMES: usize = 8;
 const LONGEST_NAME: usize = 64;
 
 impl Parts {
@@ -155,8 +158,8 @@ fn in_words(names: &[&OsString]) -> Option<String> {
         let printable = |c: char| if c.is_ascii_graphic() { c } else { '?' };
         name.to_string_lossy().chars().take(LONGEST_NAME).map(printable).collect::<String>()
     };
-    let shown: Vec<String> = names.iter().take(MOST_NAMES).map(shown).collect();
-    match (shown.as_slice(), names.len().saturating_sub(MOST_NAMES)) {
+    let shown: Vec<String> = names.iter().take(MAX_NAMES).map(shown).collect();
+    match (shown.as_slice(), names.len().saturating_sub(MAX_NAMES)) {
         ([], _) => None,
         ([name], _) => Some(format!("the variable {name} differs")),
         (names, 0) => Some(format!("the variables {} differ", names.join(", "))),
@@ -167,11 +170,14 @@ fn in_words(names: &[&OsString]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nostray_supervise::link::Wish;
+    use nostray_pen::Graces;
+    use nostray_supervise::Policy;
+    use nostray_supervise::wire::ChildSettings;
     use std::ffi::OsStr;
+    use std::time::Duration;
 
-    fn bytes(text: &str) -> Bytes {
-        Bytes::from(OsStr::new(text))
+    fn bytes(text: &str) -> OsText {
+        OsText::from(OsStr::new(text))
     }
 
     fn attach(environment: &[(&str, &str)]) -> Attach {
@@ -187,22 +193,15 @@ mod tests {
             host: None,
             session: None,
             labels: BTreeMap::new(),
-            linger: 0,
-            wish: Wish {
-                eof_grace: 0,
-                term_grace: 0,
-                isolate: false,
-                respawn: true,
-                backoff: "1s..1s".to_owned(),
-                max_failures: "1/1s".to_owned(),
-                hibernate: None,
-                max_age: None,
-                start_timeout: None,
-                on_demand: false,
+            linger: Duration::ZERO,
+            settings: ChildSettings {
+                graces: Graces::default(),
+                isolation: Isolation::None,
+                policy: Policy::default(),
                 max_memory: None,
                 max_line: 1,
-                plain: false,
-                reverse_newest: false,
+                protocol: Protocol::Mcp,
+                reverse: ReverseTo::Certain,
                 route_by: Vec::new(),
                 slot: None,
                 daemon: None,

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use nostray_registry::{Pen, Process, census, end_stopped_steward};
-use nostray_supervise::link::{Request, Status, find_broker};
+use nostray_supervise::link::find_broker;
+use nostray_supervise::wire::{Request, Status};
 use nostray_sys::descriptors::write_to_stderr_at_once;
 use nostray_sys::identity::Identity;
 use nostray_sys::local;

@@ -132,7 +132,7 @@ pub(crate) fn run(args: HoldArgs) -> ExitCode {
     let respawn = args.respawn || args.backoff.is_some() || args.max_failures.is_some();
     let HoldArgs { backoff, max_failures, max_memory, max_age, .. } = args;
     crate::share::run(ShareArgs {
-        daemon: Some(args.ready.wish()),
+        daemon: Some(args.ready.of_daemon()),
         key: args.key,
         share_env: args.share_env,
         any_dir: args.any_dir,

@@ -5,12 +5,11 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use nostray_pen::{Ready, Spec};
 use nostray_registry::RecordDetails;
-use nostray_supervise::{Backoff, Keeping, MAX_FAILURES, Options, Policy, Rate, Replay, Settings};
+use nostray_supervise::{Backoff, ChildConfig, MAX_FAILURES, Options, Policy, Rate, Replay, Settings};
 
 use crate::args::positive_duration;
 
 /// So long in *ready*, and earlier failures are forgotten.
-const SUSTAINED: Duration = Duration::from_secs(30);
 const MAX_LINE: u64 = 64 << 20;
 
 /// With any of these, nostray reads and writes the JSON-RPC lines between host and child.
@@ -166,11 +165,11 @@ impl ManagedArgs {
             respawn: self.respawn || self.backoff.is_some() || self.max_failures.is_some(),
             backoff: self.backoff.unwrap_or_default(),
             max_failures: self.max_failures.unwrap_or(MAX_FAILURES),
-            sustained: SUSTAINED,
             hibernate: self.hibernate,
             max_age: self.max_age,
             start_timeout: self.start_timeout.into_iter().chain(first_answer).min(),
             on_demand: self.lazy,
+            ..Policy::default()
         };
         let protocol = match self.protocol {
             None | Some(Protocol::Mcp) => nostray_supervise::Protocol::Mcp,
@@ -178,7 +177,7 @@ impl ManagedArgs {
         };
         let max_line = usize::try_from(self.max_line.unwrap_or(MAX_LINE)).unwrap_or(usize::MAX);
         Options {
-            keeping: Keeping { spec, details, max_memory: self.max_memory, max_line },
+            child: ChildConfig { spec, details, max_memory: self.max_memory, max_line },
             settings: Settings { protocol, policy, replay: self.replay, call_timeout: self.call_timeout },
             lazy: self.lazy,
             remember: self.remember,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use nostray_pen::{Pattern, Port, Ready};
-use nostray_supervise::link::{Bytes, DaemonWish, ReadyWish};
+use nostray_supervise::wire::DaemonSettings;
 
 use crate::args::positive_duration;
 
@@ -82,17 +82,9 @@ impl ReadyArgs {
         line.or(port).or(file).or(command).or(notify).unwrap_or_default()
     }
 
-    /// The same for a child that a background process keeps.
-    pub(crate) fn wish(&self) -> DaemonWish {
-        let line = self.ready_line.as_ref().map(|pattern| ReadyWish::Line(pattern.to_string()));
-        let port =
-            self.ready_port.map(|port| ReadyWish::Port(port.to_string().trim_start_matches("port ").to_owned()));
-        let file = self.ready_file.as_ref().map(|path| ReadyWish::File(Bytes(path.into())));
-        let command = self.ready_cmd.clone().map(|command| ReadyWish::Command(Bytes(command)));
-        let notify = self.ready_notify.then_some(ReadyWish::Notify);
-        let ready = line.or(port).or(file).or(command).or(notify).unwrap_or(ReadyWish::Started);
-        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        DaemonWish { ready, ready_timeout: self.ready_timeout.map(milliseconds) }
+    /// The same for a daemon, which a steward keeps.
+    pub(crate) fn of_daemon(&self) -> DaemonSettings {
+        DaemonSettings { ready: self.definition(), ready_timeout: self.ready_timeout }
     }
 
     /// What is wrong with it, if something is.

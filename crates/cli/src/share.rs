@@ -6,7 +6,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use nostray_pen::{Graces, Isolation, MARK, OWN_FAILURE, PenId, Spec};
 use nostray_registry::{RecordDetails, RecordKeeper};
-use nostray_supervise::link::{Attach, Bytes, DaemonWish, SLOT_KEY, Share, SlotWish, Wish};
+use nostray_supervise::link::Share;
+use nostray_supervise::wire::{Attach, ChildSettings, DaemonSettings, OsText, ReverseTo, SLOT_KEY, SlotSettings};
 use nostray_sys::descriptors::{stdin_has_something_to_say, write_to_stderr_at_once};
 use nostray_terminal::ExitCode;
 
@@ -116,11 +117,11 @@ pub(crate) struct ShareArgs {
 
     /// The slot that the child needs: what `nostray run --slot NAME --if-taken share` wants
     #[arg(skip)]
-    pub(crate) slot: Option<SlotWish>,
+    pub(crate) slot: Option<SlotSettings>,
 
     /// The child is a daemon: what `nostray hold` wants
     #[arg(skip)]
-    pub(crate) daemon: Option<DaemonWish>,
+    pub(crate) daemon: Option<DaemonSettings>,
 }
 
 /// Who is asked when the child asks something.
@@ -195,7 +196,6 @@ pub(crate) fn run(args: ShareArgs) -> ExitCode {
         );
         return ExitCode::from(OWN_FAILURE);
     }
-    let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let labels: nostray_registry::Labels = args.labels.into_iter().collect();
     let spec = Spec {
         graces: Graces::new(args.eof_grace, args.term_grace),
@@ -214,22 +214,17 @@ pub(crate) fn run(args: ShareArgs) -> ExitCode {
     // host would begin again what was lost with it.
     let host_recovers = options.settings.protocol == nostray_supervise::Protocol::JsonRpc;
     options.settings.policy.respawn = !args.no_respawn && (!host_recovers || options.settings.policy.respawn);
-    let policy = &options.settings.policy;
-    let wish = Wish {
-        eof_grace: milliseconds(options.keeping.spec.graces.eof()),
-        term_grace: milliseconds(options.keeping.spec.graces.term()),
-        isolate: args.isolate.is_some(),
-        respawn: policy.respawn,
-        backoff: policy.backoff.to_string(),
-        max_failures: policy.max_failures.to_string(),
-        hibernate: policy.hibernate.map(milliseconds),
-        max_age: policy.max_age.map(milliseconds),
-        start_timeout: policy.start_timeout.map(milliseconds),
-        on_demand: policy.on_demand,
-        max_memory: options.keeping.max_memory,
-        max_line: options.keeping.max_line,
-        plain: options.settings.protocol == nostray_supervise::Protocol::JsonRpc,
-        reverse_newest: args.reverse == Reverse::Newest,
+    let settings = ChildSettings {
+        graces: options.child.spec.graces,
+        isolation: options.child.spec.isolation,
+        policy: options.settings.policy.clone(),
+        max_memory: options.child.max_memory,
+        max_line: options.child.max_line,
+        protocol: options.settings.protocol,
+        reverse: match args.reverse {
+            Reverse::Certain => ReverseTo::Certain,
+            Reverse::Newest => ReverseTo::Newest,
+        },
         route_by: args.route_by.into_iter().map(|path| path.0).collect(),
         slot: args.slot,
         daemon: args.daemon,
@@ -241,14 +236,14 @@ pub(crate) fn run(args: ShareArgs) -> ExitCode {
             return ExitCode::from(OWN_FAILURE);
         }
     };
-    let bytes = |text: &OsString| Bytes(text.clone());
+    let text = |text: &OsString| OsText(text.clone());
     let attach = Attach {
-        command: args.command.iter().map(bytes).collect(),
-        cwd: Bytes(cwd.into_os_string()),
+        command: args.command.iter().map(text).collect(),
+        cwd: OsText(cwd.into_os_string()),
         any_dir: args.any_dir,
         environment: std::env::vars_os()
             .filter(|(name, _)| name != MARK)
-            .map(|(name, value)| (Bytes(name), Bytes(value)))
+            .map(|(name, value)| (OsText(name), OsText(value)))
             .collect(),
         key: args.key,
         counted: args.share_env.map(|names| names.into_iter().filter(|name| !name.is_empty()).collect()),
@@ -257,8 +252,8 @@ pub(crate) fn run(args: ShareArgs) -> ExitCode {
         host: None,
         session,
         labels,
-        linger: milliseconds(args.linger),
-        wish,
+        linger: args.linger,
+        settings,
     };
     options.share = Some(Share { attach, required: args.require_share });
     end_with(nostray_supervise::run(options))

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use nostray_pen::{OWN_FAILURE, Rate, Spec};
 use nostray_registry::{RecordDetails, masked};
 use nostray_slot::{MAX_HANDOVERS, NOT_NOW, Name, SlotRequest, is_held_around_us};
-use nostray_supervise::link::{SLOT_KEY, SlotWish};
+use nostray_supervise::wire::{SLOT_KEY, SlotSettings};
 use nostray_sys::descriptors::write_to_stderr_at_once;
 use nostray_terminal::ExitCode;
 
@@ -109,10 +109,7 @@ pub(crate) fn share(args: RunArgs) -> ExitCode {
         ));
         return ExitCode::from(NOT_NOW);
     }
-    let slot = args.slot.slot.map(|name| SlotWish {
-        name: name.to_string(),
-        wait_timeout: args.slot.wait_timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
-    });
+    let slot = args.slot.slot.map(|name| SlotSettings { name, wait_timeout: args.slot.wait_timeout });
     crate::share::run(ShareArgs {
         key: slot.as_ref().map(|slot| format!("{SLOT_KEY}{}", slot.name)),
         share_env: None,

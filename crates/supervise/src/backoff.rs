@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nostray_pen::Rate;
 
-/// So many failures are too many, unless a user says otherwise.
+/// How many failures trip a child, unless the user says otherwise.
 pub const MAX_FAILURES: Rate = Rate { times: 5, within: Duration::from_secs(60) };
 
 /// A pause that doubles with every failure, between two bounds.
@@ -23,8 +23,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// For a link to a child that somebody else keeps: hardly any, since that one paces the starts.
-    pub(crate) fn of_links() -> Self {
+    /// For attaching to a shared child: hardly any, since its steward paces the starts.
+    pub(crate) fn for_attaching() -> Self {
         Self { first: Duration::from_millis(2), longest: Duration::from_secs(2) }
     }
 
@@ -34,12 +34,12 @@ impl Backoff {
         self.longest
     }
 
-    /// The pause after so many failures in a row before this one. `luck`, from 0 to 1, spreads it over its upper half, so that
-    /// thirty servers which fell over one cause do not start in the same moment.
+    /// The pause after so many failures in a row before this one. `jitter`, from 0 to 1, spreads it over its upper half, so that
+    /// thirty servers that one cause has ended do not start in the same moment.
     #[must_use]
-    pub fn pause(&self, failures: u32, luck: f64) -> Duration {
+    pub fn pause(&self, failures: u32, jitter: f64) -> Duration {
         let doubled = self.first.saturating_mul(2u32.saturating_pow(failures.min(31)));
-        doubled.min(self.longest).mul_f64(0.5 + luck.clamp(0.0, 1.0) / 2.0)
+        doubled.min(self.longest).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
     }
 }
 
@@ -68,7 +68,7 @@ impl FromStr for Backoff {
         if longest < first {
             return Err("the longest pause is shorter than the first one".to_owned());
         }
-        // A year is for ever, and no clock overflows.
+        // At most a year, so that no clock overflows.
         let year = Duration::from_secs(366 * 24 * 3600);
         Ok(Self { first: first.min(year), longest: longest.min(year) })
     }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_the_longest_and_luck_takes_up_to_half_of_them() {
+    fn pauses_double_up_to_the_longest_and_jitter_takes_up_to_half_of_them() {
         let backoff: Backoff = "100ms..1s".parse().expect("right");
         let pauses: Vec<_> = (0..6).map(|n| backoff.pause(n, 1.0).as_millis()).collect();
         assert_eq!(pauses, [100, 200, 400, 800, 1000, 1000]);

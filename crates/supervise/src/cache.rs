@@ -19,7 +19,7 @@ const VERSION: u32 = 1;
 /// A server that says more about itself than this is asked each time.
 const LARGEST: u64 = 8 << 20;
 /// Clients of one server that differ in version or capabilities; the oldest is forgotten.
-const MOST_CLIENTS: usize = 8;
+const MAX_CLIENTS: usize = 8;
 
 /// What a command has said about itself.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ struct Stored {
 struct Client {
     /// The protocol version that was asked for.
     protocol: String,
-    /// The client's capabilities: some servers offer more to those who can do more.
+    /// The client's capabilities: some servers offer more to a client that can do more.
     capabilities: Value,
     /// The answer to `initialize` or, in the newer era, to `server/discover`.
     hello: Option<Box<RawValue>>,
@@ -54,7 +54,7 @@ struct CachedPage {
     result: Box<RawValue>,
 }
 
-/// Who asks.
+/// The client that asks, as far as answers depend on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Asker {
     pub(crate) protocol: String,
@@ -102,7 +102,7 @@ impl Cache {
         let clients = &mut self.stored.clients;
         let exact = |client: &Client| client.protocol == asker.protocol && client.capabilities == asker.capabilities;
         let at = clients.iter().position(exact).unwrap_or_else(|| {
-            if clients.len() >= MOST_CLIENTS {
+            if clients.len() >= MAX_CLIENTS {
                 clients.remove(0);
             }
             clients.push(Client {

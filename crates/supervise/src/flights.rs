@@ -10,7 +10,7 @@ use crate::machine::Moment;
 use crate::memory::Note;
 
 /// How many requests that were cancelled are remembered. Most servers never answer them.
-const MOST_GIVEN_UP: usize = 1024;
+const MAX_GIVEN_UP: usize = 1024;
 /// So many deadlines are kept although nothing is in flight, and so many places for what is.
 const FEW: usize = 64;
 
@@ -51,7 +51,7 @@ pub(crate) struct Flights {
     given_up: VecDeque<(Id, u64)>,
 }
 
-/// Ids are counted up by the host itself, so nobody gains by making them collide.
+/// The host counts up its ids itself, so it gains nothing by making them collide.
 #[derive(Debug, Default)]
 pub(crate) struct Quick(u64);
 
@@ -208,7 +208,7 @@ impl Flights {
         let (hold, serial) = (std::mem::replace(&mut flight.hold, Hold::Nothing), flight.serial);
         self.count(hold, -1);
         self.given_up.push_back((id.clone(), serial));
-        if self.given_up.len() > MOST_GIVEN_UP
+        if self.given_up.len() > MAX_GIVEN_UP
             && let Some((id, serial)) = self.given_up.pop_front()
         {
             self.take(&id, serial);
@@ -235,7 +235,7 @@ impl Flights {
         None
     }
 
-    /// Takes out one that has taken too long by now.
+    /// Takes out one request whose deadline has passed.
     pub(crate) fn overdue(&mut self, now: Moment) -> Option<Id> {
         if self.deadline()? > now {
             return None;
@@ -244,8 +244,8 @@ impl Flights {
         self.take(&id, serial).map(|_| id)
     }
 
-    /// Takes out all that somebody waits for, in the order in which they came; those of one batch together. What nobody waits
-    /// for is forgotten, and streams are left to whoever starts them again.
+    /// Takes out all requests that the host waits for, in their order; those of one batch together. Forgets the cancelled ones. Streams
+    /// are opened again with the next child.
     pub(crate) fn cut_off(&mut self) -> Vec<(Option<u64>, Vec<Id>)> {
         let mut all: Vec<(u64, Option<u64>, Id)> = Vec::new();
         for (id, flight) in

@@ -3,23 +3,23 @@
 //!
 //! Its invariants:
 //! 1. At most one live generation. The next one starts only when the tree of the last one is empty.
-//! 2. No holder, no child: nothing is started, or started again, that nobody holds.
-//! 3. A child that is still starting is torn down only because nobody holds it any more (which a keeper with a linger says only when
-//!    the child has answered, or has had its time to), because somebody wants it to be stopped
-//!    or started anew, or because of a limit that the user set; never for a newcomer.
+//! 2. No holder, no child: a child without a holder is neither started nor started again.
+//! 3. A child that is still starting is torn down only because its last holder has gone (a linger releases it only when the child has
+//!    answered, or has had its time to), because the user stops or restarts it, or because of a limit that the user set; never for a
+//!    new holder.
 //! 4. Starts that fail back off exponentially; after a child that was ready the pause is the first one again. Failures of both kinds are
 //!    forgotten only after a sustained time in *ready*, and trip.
 //! 5. What was in flight when its child died is cut off at once.
 //! 6. Stopping beats starting.
 
-mod words;
+mod types;
 
 use std::time::Duration;
 
 use nostray_pen::Rate;
-pub use words::{Action, Cause, Event, Generation, Moment, Policy, State, Timer, Why};
+pub use types::{Action, Cause, Event, Generation, Moment, Policy, State, Timer, Why};
 
-/// A child's life, as it was so far.
+/// The state of a child, and what its past means for its future.
 #[derive(Debug, Clone)]
 pub struct Machine {
     policy: Policy,
@@ -40,7 +40,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// One that nobody holds yet.
+    /// A machine without a child and without a holder.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
         Self {
@@ -57,7 +57,13 @@ impl Machine {
         }
     }
 
-    /// From now on the child is kept otherwise.
+    /// The policy that holds now.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Replaces the policy.
     pub fn adopt(&mut self, policy: Policy) {
         self.policy = policy;
     }
@@ -103,9 +109,9 @@ impl Machine {
         indifferent
     }
 
-    /// Takes an event in. `luck`, from 0 to 1, is the jitter of a backoff.
+    /// Takes an event in. `jitter`, from 0 to 1, spreads the pause of a backoff.
     #[must_use]
-    pub fn on(&mut self, event: Event, now: Moment, luck: f64) -> Vec<Action> {
+    pub fn on(&mut self, event: Event, now: Moment, jitter: f64) -> Vec<Action> {
         let mut todo = Vec::new();
         if self.state == State::Ended {
             return todo;
@@ -148,7 +154,7 @@ impl Machine {
                 }
             }
             Event::Died(generation, cause) => self.on_death(generation, cause, &mut todo),
-            Event::Emptied(generation, cause) => self.on_empty(generation, cause, now, luck, &mut todo),
+            Event::Emptied(generation, cause) => self.on_empty(generation, cause, now, jitter, &mut todo),
             Event::Hopeless(generation, cause) => self.on_hopeless(generation, cause, &mut todo),
             Event::Restart => self.on_restart(&mut todo),
             Event::Rested(generation) => {
@@ -226,8 +232,8 @@ impl Machine {
     fn tear_down(&mut self, generation: Generation, why: Why, todo: &mut Vec<Action>) {
         self.state = State::Stopping { generation, why };
         todo.extend([Timer::Start, Timer::Sustained, Timer::Hibernate, Timer::Age].map(Action::Disarm));
-        // Whoever is cut off by a limit is told so. What a stop leaves unanswered, the child may still answer in its grace.
-        if !matches!(why, Why::Stop | Why::Released) {
+        // A caller that a limit cuts off is told so.
+        if !why.lets_child_answer() {
             todo.push(Action::CutOff(why.cause()));
         }
         todo.push(Action::TearDown(generation, why));
@@ -247,9 +253,9 @@ impl Machine {
     fn on_restart(&mut self, todo: &mut Vec<Action>) {
         match &self.state {
             State::Ready { generation, .. } => self.recycle(*generation, Why::Restart, todo),
-            // One that hangs in its start is never quiet, and is what is mostly meant.
+            // A child that hangs in its start is never quiet, and is what a user mostly means to restart.
             State::Starting(generation) => self.tear_down(*generation, Why::Restart, todo),
-            // Whoever asks has mended what was wrong.
+            // The user has mended what was wrong.
             State::BackingOff { .. } | State::Tripped { .. } if self.holders > 0 => {
                 self.failures.clear();
                 (self.in_a_row, self.on_probation) = (0, false);
@@ -264,7 +270,7 @@ impl Machine {
         if self.busy {
             return;
         }
-        // One that nobody has asked anything since it started has no answer to give, and may sleep all the same.
+        // A child that was not asked anything since it started may sleep, too.
         let (generation, recycle) = match &self.state {
             State::Ready { generation, recycle } => (generation, *recycle),
             State::Starting(generation) => (generation, None),
@@ -288,11 +294,11 @@ impl Machine {
         }
     }
 
-    fn on_empty(&mut self, which: Generation, cause: Cause, now: Moment, luck: f64, todo: &mut Vec<Action>) {
+    fn on_empty(&mut self, which: Generation, cause: Cause, now: Moment, jitter: f64, todo: &mut Vec<Action>) {
         if self.state.live() != Some(which) {
             return;
         }
-        // An end that nobody saw coming.
+        // The end may come without a death that was reported before.
         self.on_death(which, cause.clone(), todo);
         // What was not answered while it went down never will be.
         match &self.state {
@@ -309,13 +315,13 @@ impl Machine {
                 self.rest(self.demanded || !self.policy.on_demand, todo);
             }
             State::Stopping { why: why @ (Why::StartTimeout | Why::BadStart), .. } if self.holders > 0 => {
-                self.on_failure(why.cause(), now, luck, todo);
+                self.on_failure(why.cause(), now, jitter, todo);
             }
-            // Somebody took it again while the last one went down.
+            // A new holder has come while the child was torn down.
             State::Stopping { why: Why::Released, .. } if self.holders > 0 => {
                 self.rest(self.demanded || !self.policy.on_demand, todo);
             }
-            State::Falling { cause, .. } if self.holders > 0 => self.on_failure(cause, now, luck, todo),
+            State::Falling { cause, .. } if self.holders > 0 => self.on_failure(cause, now, jitter, todo),
             _ => {
                 todo.push(Action::Refuse(Why::Released.cause()));
                 self.state = State::Asleep;
@@ -323,7 +329,7 @@ impl Machine {
         }
     }
 
-    /// What became of a child that others keep is not a failure, and need not be ended by us.
+    /// A steward has put its child to rest. That is no failure, and there is nothing to tear down.
     fn on_rest(&mut self, todo: &mut Vec<Action>) {
         match &self.state {
             State::Stopping { why: Why::Stop, .. } => {
@@ -342,7 +348,7 @@ impl Machine {
         }
     }
 
-    fn on_failure(&mut self, cause: Cause, now: Moment, luck: f64, todo: &mut Vec<Action>) {
+    fn on_failure(&mut self, cause: Cause, now: Moment, jitter: f64, todo: &mut Vec<Action>) {
         if !self.policy.respawn {
             todo.push(Action::Refuse(cause));
             self.state = State::Ended;
@@ -362,7 +368,7 @@ impl Machine {
             if self.was_ready {
                 self.in_a_row = 0;
             }
-            let pause = self.policy.backoff.pause(self.in_a_row, luck);
+            let pause = self.policy.backoff.pause(self.in_a_row, jitter);
             self.in_a_row = self.in_a_row.saturating_add(1);
             todo.push(Action::Arm(Timer::Backoff, pause));
             self.state = State::BackingOff { cause };
@@ -395,7 +401,7 @@ impl Machine {
             (Timer::Age, State::Ready { generation, .. }) => self.recycle(*generation, Why::Age, todo),
             // It grew old while it was starting: nothing is in flight that could not wait for its first answer.
             (Timer::Age, State::Starting(_)) => todo.push(Action::Arm(Timer::Age, Duration::from_secs(1))),
-            // The next one who needs it may try again.
+            // The next call may try again.
             (Timer::Cooled, State::Tripped { .. }) => self.state = State::Asleep,
             _ => {}
         }

@@ -12,7 +12,7 @@ use crate::replays::{Entry, Replay, Replays};
 
 /// How many subscriptions and how many lines named by `--replay` are kept. Beyond it the oldest is forgotten, but of what is open until
 /// it is closed nothing is: there the next one is refused.
-pub(crate) const MOST: usize = 1024;
+pub(crate) const MAX_REMEMBERED: usize = 1024;
 
 /// A line as the host wrote it, with its end.
 pub(crate) type Line = Box<[u8]>;
@@ -26,7 +26,7 @@ pub(crate) enum Note {
     Ping,
     /// The older era's handshake.
     Initialize(Line),
-    /// The newer era's way to ask what a server can do, with who asks.
+    /// The newer era's way to ask what a server can do, with the client that asks.
     Discover(Option<Asker>),
     /// A page of a list.
     List {
@@ -44,14 +44,14 @@ pub(crate) enum Note {
     Subscribe(String, Line),
     /// No more of them.
     Unsubscribe(String),
-    /// A stream of notifications, which is open until somebody ends it.
+    /// A stream of notifications, which is open until host or child end it.
     Listen(Line),
     /// Named by the user.
     Replay(Entry),
 }
 
 impl Note {
-    /// Whether nobody waits for its end.
+    /// Whether the host waits for no answer that ends it.
     pub(crate) fn is_stream(&self) -> bool {
         matches!(self, Self::Listen(_))
     }
@@ -91,7 +91,7 @@ pub(crate) enum Step {
 }
 
 impl Memory {
-    /// One that keeps what these name, too.
+    /// A memory that also keeps what `--replay` names.
     pub(crate) fn new(replays: Vec<Replay>) -> Self {
         Self { replays: Replays::new(replays), ..Self::default() }
     }
@@ -108,7 +108,7 @@ impl Memory {
         *self = Self { initialize: Some(line), replays, ..Self::default() };
     }
 
-    /// The host's word that it has understood.
+    /// The host's `notifications/initialized`.
     pub(crate) fn initialized(&mut self, line: Line) {
         self.initialized = Some(line);
     }
@@ -185,7 +185,7 @@ impl Memory {
 }
 
 fn push<T>(kept: &mut Vec<T>, new: T) {
-    if kept.len() >= MOST {
+    if kept.len() >= MAX_REMEMBERED {
         kept.remove(0);
     }
     kept.push(new);

@@ -154,7 +154,7 @@ impl Outbox {
         self.bytes = 0;
     }
 
-    /// Nobody will ever read it.
+    /// Drops everything: the reader is gone.
     pub fn discard(&mut self) {
         self.pieces.clear();
         self.bytes = 0;
@@ -162,7 +162,7 @@ impl Outbox {
 
     /// Whether something is kept for the next long line.
     #[must_use]
-    pub fn keeps_much(&self) -> bool {
+    pub fn holds_spare_memory(&self) -> bool {
         self.spare.capacity() > 0
     }
 

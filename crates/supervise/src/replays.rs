@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use nostray_rpc::{Id, find};
 
-use crate::memory::{Line, MOST};
+use crate::memory::{Line, MAX_REMEMBERED};
 
 /// A method whose messages every new child is told again, and how they are taken back.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,7 +150,7 @@ impl Replays {
         let mut plain = self.kept.iter().enumerate().filter(|(_, kept)| kept.is_plain()).map(|(at, _)| at);
         if entry.is_plain()
             && let Some(oldest) = plain.next()
-            && plain.count() + 1 >= MOST
+            && plain.count() + 1 >= MAX_REMEMBERED
         {
             self.kept.remove(oldest);
         }
@@ -165,7 +165,7 @@ impl Replays {
     /// Whether it opens what cannot be kept, with so many that are about to be opened.
     pub(crate) fn has_no_room_for(&self, entry: &Entry, about_to_be: usize) -> bool {
         let open = || self.kept.iter().filter(|kept| kept.opens()).count();
-        entry.opens() && open() + about_to_be >= MOST && self.is_new(entry)
+        entry.opens() && open() + about_to_be >= MAX_REMEMBERED && self.is_new(entry)
     }
 
     pub(crate) fn lines(&self) -> impl Iterator<Item = &Line> {
@@ -237,21 +237,21 @@ mod tests {
     #[test]
     fn plain_ones_are_forgotten_beyond_a_limit_and_open_ones_are_not() {
         let mut replays = replays(&["open=close@params.id", "hint"]);
-        for id in 0..MOST + 2 {
+        for id in 0..MAX_REMEMBERED + 2 {
             say(&mut replays, "hint", &format!(r#"{{"id":{id}}}"#));
         }
-        assert_eq!((replays.kept.len(), &kept(&replays)[0][..]), (MOST, r#"{"id":2}"#));
+        assert_eq!((replays.kept.len(), &kept(&replays)[0][..]), (MAX_REMEMBERED, r#"{"id":2}"#));
         let mut opens =
             |id: usize| replays.read("open", format!(r#"{{"params":{{"id":{id}}}}}"#).as_bytes()).expect("one");
-        let all: Vec<_> = (0..=MOST).map(&mut opens).collect();
-        for entry in &all[..MOST] {
+        let all: Vec<_> = (0..=MAX_REMEMBERED).map(&mut opens).collect();
+        for entry in &all[..MAX_REMEMBERED] {
             assert!(!replays.has_no_room_for(entry, 0));
             replays.learn(entry.clone());
         }
-        assert!(replays.has_no_room_for(&all[MOST], 0));
+        assert!(replays.has_no_room_for(&all[MAX_REMEMBERED], 0));
         assert!(!replays.has_no_room_for(&all[0], 0), "that is open");
         say(&mut replays, "close", r#"{"id":7}"#);
-        assert!(!replays.has_no_room_for(&all[MOST], 0));
-        assert!(replays.has_no_room_for(&all[MOST], 1));
+        assert!(!replays.has_no_room_for(&all[MAX_REMEMBERED], 0));
+        assert!(replays.has_no_room_for(&all[MAX_REMEMBERED], 1));
     }
 }

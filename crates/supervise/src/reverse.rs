@@ -8,7 +8,7 @@ use nostray_rpc::Id;
 use crate::machine::Generation;
 
 /// How many questions of dead children are remembered. A host may never answer what was cancelled.
-const MOST: usize = 1024;
+const MAX_OPEN_QUESTIONS: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct Reverse {
@@ -29,7 +29,7 @@ impl Reverse {
                 Some(name)
             }
             _ => {
-                if self.open.len() >= MOST {
+                if self.open.len() >= MAX_OPEN_QUESTIONS {
                     self.open.retain(|_, (of, _)| *of == Some(generation));
                 }
                 self.open.insert(id.clone(), (Some(generation), id));

@@ -1,17 +1,17 @@
-//! Those who have connected and have not said yet what they want.
+//! Connections whose request has not been read to its end.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use nostray_supervise::link::Request;
+use nostray_supervise::wire::Request;
 use nostray_sys::stream;
 
-/// How long one may take to say it.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How much one may say: an environment and a command line are not larger.
-const LONGEST: usize = 8 << 20;
+/// How long a caller may take to send its request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest request, in bytes: an environment and a command line are not larger.
+const MAX_REQUEST: usize = 8 << 20;
 
-/// One of them.
+/// One connection.
 #[derive(Debug)]
 pub(super) struct Caller {
     connection: Option<OwnedFd>,
@@ -19,7 +19,7 @@ pub(super) struct Caller {
     since: Instant,
 }
 
-/// What one wants.
+/// What has come of reading a request.
 #[derive(Debug)]
 pub(super) enum Asked {
     NotYet,
@@ -38,14 +38,14 @@ impl Caller {
     }
 
     pub(super) fn deadline(&self) -> Instant {
-        self.since + PATIENCE
+        self.since + REQUEST_TIMEOUT
     }
 
     pub(super) fn is_too_slow(&self) -> bool {
         self.deadline() <= Instant::now()
     }
 
-    /// Whoever asks says nothing more until it is answered, so what was read is the request and nothing else.
+    /// Reads on. A caller sends nothing more before it is answered, so what was read is the request and nothing else.
     pub(super) fn hear(&mut self) -> Asked {
         let Some(connection) = &self.connection else { return Asked::Gone };
         let mut buffer = [0; 16 << 10];
@@ -61,7 +61,7 @@ impl Caller {
                     _ => Asked::Gone,
                 };
             }
-            if self.said.len() > LONGEST {
+            if self.said.len() > MAX_REQUEST {
                 return Asked::Gone;
             }
         }

@@ -6,9 +6,11 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use nostray_pen::MARK;
+use nostray_pen::{Isolation, MARK};
 use nostray_registry::{end_stopped_steward, masked};
-use nostray_supervise::link::{Attach, SLOT_KEY, ToFront, line};
+use nostray_supervise::wire::{
+    Attach, FromBroker, Received, SLOT_KEY, StewardSetup, ToBroker, ToFront, control_line, receive, send,
+};
 use nostray_sys::descriptors::{message_pair, write_to_stderr_at_once};
 use nostray_sys::events::Events;
 use nostray_sys::identity::Identity;
@@ -19,16 +21,15 @@ use nostray_sys::{Pid, Signal};
 
 use super::{no, say};
 use crate::key::{Key, Keys, Parts, Salt};
-use crate::words::{Came, Charge, FromKeeper, ToKeeper, receive, send};
 
 /// How many children may be shared at a time.
-const MOST: usize = 256;
+const MAX_CHILDREN: usize = 256;
 
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Stewards {
     salt: Salt,
-    /// Those that take leases.
+    /// The stewards that take sessions.
     by_key: HashMap<Key, u64>,
     /// What each name stands for.
     commands: HashMap<String, (Vec<String>, usize)>,
@@ -41,13 +42,13 @@ struct Steward {
     process: Child,
     /// What it is found by, but for what its child was told.
     base: Key,
-    /// What tells it from others of the same command.
+    /// In what its key differs from others of the same command.
     parts: Parts,
     control: OwnedFd,
     name: Option<String>,
     id: Option<String>,
     /// What could not be sent yet.
-    waiting: VecDeque<(ToKeeper, Option<OwnedFd>)>,
+    waiting: VecDeque<(FromBroker, Option<OwnedFd>)>,
     sent: u64,
     /// Whether it is stopped.
     standstill: Option<Standstill>,
@@ -82,9 +83,9 @@ impl Stewards {
     pub(super) fn lease(&mut self, attach: &Attach, connection: OwnedFd) -> Result<(), (ToFront, OwnedFd)> {
         let Keys { key, base, parts } = self.salt.keys(attach);
         let mut command = masked(&attach.command.iter().map(|word| word.0.clone()).collect::<Vec<_>>());
-        if attach.wish.daemon.is_some() {
+        if attach.settings.daemon.is_some() {
             // A name is for a child that sessions talk to, or for one daemon.
-            let isolated = if attach.wish.isolate { &["--isolate", "pid"][..] } else { &[] };
+            let isolated = if attach.settings.isolation == Isolation::Pid { &["--isolate", "pid"][..] } else { &[] };
             let hold = [&["nostray", "hold"], isolated, &["--"]].concat();
             command.splice(..0, hold.into_iter().map(str::to_owned));
         }
@@ -99,7 +100,7 @@ impl Stewards {
             );
             return Err((no(why, true), connection));
         }
-        // Who does not know yet what its child must have been told may find out at any that is there.
+        // A session that does not know its variant yet finds it out at any child of the same base.
         let is_any = |(number, steward): &&(u64, Steward)| {
             attach.variant.is_none() && steward.base == base && self.by_key.values().any(|taking| taking == number)
         };
@@ -107,8 +108,8 @@ impl Stewards {
             self.by_key.get(&key).copied().or_else(|| self.all.iter().find(is_any).map(|(number, _)| *number));
         let number = match found {
             Some(number) => number,
-            None if self.all.len() >= MOST => {
-                return Err((no(format!("there are {MOST} shared children already"), false), connection));
+            None if self.all.len() >= MAX_CHILDREN => {
+                return Err((no(format!("there are {MAX_CHILDREN} shared children already"), false), connection));
             }
             None => match Steward::start(attach, self.why_apart(attach, &parts), base, parts) {
                 Ok(steward) => {
@@ -127,9 +128,9 @@ impl Stewards {
             steward.sent += 1;
             // The front looks itself whether this one is stopped.
             if let Some(standstill) = &steward.standstill {
-                say(&connection, &line(&ToFront::KeptBy(standstill.who().into())));
+                say(&connection, &control_line(&ToFront::KeptBy(standstill.who().into())));
             }
-            let lease = ToKeeper::Lease {
+            let lease = FromBroker::Attach {
                 host: attach.host,
                 session: attach.session.clone(),
                 labels: attach.labels.clone(),
@@ -153,25 +154,25 @@ impl Stewards {
         })
     }
 
-    /// Something has come from, or can be told to, the one that is watched under this name.
+    /// The control socket of the steward with this index is readable or writable.
     pub(super) fn on(&mut self, at: usize) {
         let Some((number, steward)) = self.all.get_mut(at) else { return };
         let number = *number;
         steward.tell_on();
         loop {
             match receive(&steward.control) {
-                Came::Word(FromKeeper::Named(id), _) => steward.id = Some(id),
-                // If somebody is on the way to it, it stays.
-                Came::Word(FromKeeper::Idle { seen }, _) if seen == steward.sent => {
+                Received::Message(ToBroker::Named(id), _) => steward.id = Some(id),
+                // If a session is on its way to it, it stays.
+                Received::Message(ToBroker::Idle { seen }, _) if seen == steward.sent => {
                     self.by_key.retain(|_, other| *other != number);
-                    steward.tell(ToKeeper::Leave, None);
+                    steward.tell(FromBroker::Leave, None);
                 }
-                Came::Word(FromKeeper::Idle { .. }, _) => {}
-                Came::End => {
+                Received::Message(ToBroker::Idle { .. }, _) => {}
+                Received::Closed => {
                     steward.is_gone = true;
                     return;
                 }
-                Came::Nothing => return,
+                Received::Nothing => return,
             }
         }
     }
@@ -196,7 +197,7 @@ impl Stewards {
         suspected
     }
 
-    /// Takes leave of those that have ended.
+    /// Forgets the stewards that have ended.
     pub(super) fn look_after(&mut self) {
         let Self { all, by_key, commands, .. } = self;
         all.retain_mut(|(number, steward)| {
@@ -221,7 +222,7 @@ impl Stewards {
     pub(super) fn stop(&mut self, again: bool, why: &str) {
         self.by_key.clear();
         for (_, steward) in &mut self.all {
-            steward.tell(ToKeeper::Stop { again, why: why.to_owned() }, None);
+            steward.tell(FromBroker::Stop { again, why: why.to_owned() }, None);
         }
     }
 }
@@ -229,8 +230,8 @@ impl Stewards {
 impl Steward {
     fn start(attach: &Attach, because: Option<String>, base: Key, parts: Parts) -> std::io::Result<Self> {
         let (ours, theirs) = message_pair()?;
-        let (key, any_dir, wish) = (attach.key.clone(), attach.any_dir, attach.wish.clone());
-        Charge { command: attach.command.clone(), key, any_dir, because, wish }.send(ours.as_fd())?;
+        let (key, any_dir, settings) = (attach.key.clone(), attach.any_dir, attach.settings.clone());
+        StewardSetup { command: attach.command.clone(), key, any_dir, because, settings }.send(ours.as_fd())?;
         let mut command = Command::new("/proc/self/exe");
         // Its title needs as much room as this.
         command.arg0("nostray-steward").args(["broker", "steward"]);
@@ -240,7 +241,7 @@ impl Steward {
         command.envs(environment.map(|(name, value)| (&name.0, &value.0)));
         command.current_dir(&attach.cwd.0);
         command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::inherit());
-        // A program gets the mask of whoever starts it, and we have blocked everything.
+        // A program inherits the signal mask, and the broker has blocked everything.
         let ours_blocked = SignalSet::empty().set_as_mask()?;
         let process = command.spawn();
         ours_blocked.set_as_mask()?;
@@ -261,7 +262,7 @@ impl Steward {
         })
     }
 
-    fn tell(&mut self, word: ToKeeper, with: Option<OwnedFd>) {
+    fn tell(&mut self, word: FromBroker, with: Option<OwnedFd>) {
         self.waiting.push_back((word, with));
         self.tell_on();
     }
@@ -271,7 +272,7 @@ impl Steward {
             match send(self.control.as_fd(), word, with.as_ref().map(AsFd::as_fd)) {
                 Ok(()) => drop(self.waiting.pop_front()),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-                // It has ended. Whoever was on the way to it is told so by the end of the connection.
+                // It has ended. A session on its way to it sees the end of its connection.
                 Err(error) => {
                     if error.kind() != std::io::ErrorKind::BrokenPipe {
                         write_to_stderr_at_once(&format!("nostray: a steward cannot be told anything: {error}\n"));

@@ -10,12 +10,12 @@ use super::claim::{Claim, Fit, Need};
 use super::edits::{Edits, Token};
 use super::levels::{self, Level};
 use super::meta::Meta;
-use super::queue::Waiting;
-use super::sessions::{Elsewhere, Seat};
+use super::queue::QueuedMessage;
+use super::sessions::{Elsewhere, SessionId};
 use super::{INTERNAL, INVALID, Router, subscriptions};
 
 /// No client opens so many; and what is open for as long as a session is must have an end.
-const MOST_STREAMS: usize = 256;
+const MAX_STREAMS: usize = 256;
 
 /// A request, by where its parts are.
 pub(super) struct Ask<'a> {
@@ -39,7 +39,7 @@ pub(super) enum Otherwise {
 /// What there is to do for a request that goes to the child.
 struct Plan {
     note: Note,
-    /// What it claims, if nobody has claimed anything.
+    /// What it claims, if no session has claimed anything.
     claims: Option<Need>,
     /// What the child is told in place of these bytes: another log level, or capabilities as they were understood.
     instead: Option<(Range<usize>, Token)>,
@@ -84,8 +84,8 @@ impl<'a> Ask<'a> {
     }
 
     /// For the queue.
-    pub(super) fn waiting(&self) -> Waiting {
-        Waiting {
+    pub(super) fn waiting(&self) -> QueuedMessage {
+        QueuedMessage {
             text: self.text.to_vec(),
             id: Id::from_json(self.raw_id()),
             batch: self.batch,
@@ -115,42 +115,42 @@ pub(super) fn means_something(method: &str) -> bool {
 
 impl Router {
     /// Decides what becomes of a request that nothing of its session is ahead of. What goes to the child is changed like this.
-    pub(super) fn admit(&mut self, seat: Seat, ask: &Ask<'_>) -> Result<Edits, Otherwise> {
+    pub(super) fn admit(&mut self, session_id: SessionId, ask: &Ask<'_>) -> Result<Edits, Otherwise> {
         let (meta, plan) = match self.protocol {
             Protocol::JsonRpc => (Meta::default(), Plan::new(Note::Nothing)),
             Protocol::Mcp => {
                 let meta = Meta::of(ask.text, ask.params.clone());
-                let plan = self.plan(seat, ask, &meta)?;
+                let plan = self.plan(session_id, ask, &meta)?;
                 (meta, plan)
             }
         };
-        let Some(session) = self.sessions.get(seat) else { return Err(Otherwise::Done) };
+        let Some(session) = self.sessions.get(session_id) else { return Err(Otherwise::Done) };
         if plan.note.is_stream() {
-            if session.streams >= MOST_STREAMS {
+            if session.streams >= MAX_STREAMS {
                 let line = error_to(ask.raw_id(), INTERNAL, "too many streams are open in this session");
-                self.answer(seat, ask.batch, line);
+                self.answer(session_id, ask.batch, line);
                 return Err(Otherwise::Done);
             }
         } else if !self.may_start(session) {
             return Err(Otherwise::Wait);
         }
-        Ok(self.take_off(seat, ask, &meta, plan))
+        Ok(self.take_off(session_id, ask, &meta, plan))
     }
 
-    fn plan(&mut self, seat: Seat, ask: &Ask<'_>, meta: &Meta) -> Result<Plan, Otherwise> {
+    fn plan(&mut self, session_id: SessionId, ask: &Ask<'_>, meta: &Meta) -> Result<Plan, Otherwise> {
         if ask.method == "initialize" {
-            return self.plan_handshake(seat, ask);
+            return self.plan_handshake(session_id, ask);
         }
         if meta.is_modern {
-            return self.plan_modern(seat, ask);
+            return self.plan_modern(session_id, ask);
         }
         match ask.method {
             "logging/setLevel" => match ask.text_at(&["level"]).and_then(|name| Level::named(&name)) {
-                Some(level) => self.plan_level(seat, ask, level),
+                Some(level) => self.plan_level(session_id, ask, level),
                 None => Ok(Plan::new(Note::Nothing)),
             },
             "resources/subscribe" | "resources/unsubscribe" => match ask.text_at(&["uri"]) {
-                Some(uri) => self.plan_subscription(seat, ask, uri),
+                Some(uri) => self.plan_subscription(session_id, ask, uri),
                 None => Ok(Plan::new(Note::Nothing)),
             },
             "subscriptions/listen" => Ok(Plan::new(Note::Listen)),
@@ -161,7 +161,7 @@ impl Router {
     }
 
     /// The older era's handshake is made with the child once.
-    fn plan_handshake(&mut self, seat: Seat, ask: &Ask<'_>) -> Result<Plan, Otherwise> {
+    fn plan_handshake(&mut self, session_id: SessionId, ask: &Ask<'_>) -> Result<Plan, Otherwise> {
         let need = Need::of_initialize(ask.json());
         let go = |need: Need| {
             let instead = ask.find(&["capabilities"]).zip(need.capabilities());
@@ -170,23 +170,23 @@ impl Router {
         match self.claim.fits(&need) {
             Fit::Free => Ok(go(need)),
             // A client that asks for a handshake has given up on what it tried before.
-            Fit::Open if self.is_trying(seat) => Ok(go(need)),
+            Fit::Open if self.is_trying(session_id) => Ok(go(need)),
             Fit::Open | Fit::Likely => Err(Otherwise::Wait),
             Fit::Other(elsewhere) => Err(Otherwise::Elsewhere(elsewhere)),
             Fit::Same => {
                 let hello = self.hello.as_deref().unwrap_or(b"{}");
-                Err(self.answered_here(seat, ask, hello.to_vec()))
+                Err(self.answered_here(session_id, ask, hello.to_vec()))
             }
         }
     }
 
     /// Whether this session is the one that has asked the child for the newer era, and knows no answer yet.
-    fn is_trying(&self, seat: Seat) -> bool {
+    fn is_trying(&self, session_id: SessionId) -> bool {
         let call = self.claim.by().and_then(|by| self.calls.get(by));
-        call.is_some_and(|call| call.seat == Some(seat) && call.note == Note::Discover)
+        call.is_some_and(|call| call.session_id == Some(session_id) && call.note == Note::Discover)
     }
 
-    fn plan_modern(&mut self, seat: Seat, ask: &Ask<'_>) -> Result<Plan, Otherwise> {
+    fn plan_modern(&mut self, session_id: SessionId, ask: &Ask<'_>) -> Result<Plan, Otherwise> {
         let note = match ask.method {
             "server/discover" => Note::Discover,
             "subscriptions/listen" => Note::Listen,
@@ -202,7 +202,7 @@ impl Router {
             line.extend_from_slice(b",\"error\":");
             line.extend_from_slice(error);
             line.extend_from_slice(b"}\n");
-            self.answer(seat, ask.batch, line);
+            self.answer(session_id, ask.batch, line);
             return Err(Otherwise::Done);
         }
         match self.claim.fits(&Need::Modern) {
@@ -213,55 +213,58 @@ impl Router {
         }
     }
 
-    fn plan_level(&mut self, seat: Seat, ask: &Ask<'_>, asked: Level) -> Result<Plan, Otherwise> {
-        match self.wish_for_level(seat, asked) {
-            levels::Wish::Wait => Err(Otherwise::Wait),
-            levels::Wish::Granted => {
-                if let Some(session) = self.sessions.get_mut(seat) {
+    fn plan_level(&mut self, session_id: SessionId, ask: &Ask<'_>, asked: Level) -> Result<Plan, Otherwise> {
+        match self.decide_level(session_id, asked) {
+            levels::LevelDecision::Wait => Err(Otherwise::Wait),
+            levels::LevelDecision::Granted => {
+                if let Some(session) = self.sessions.get_mut(session_id) {
                     session.level = Some(asked);
                 }
-                Err(self.answered_here(seat, ask, b"{}".to_vec()))
+                Err(self.answered_here(session_id, ask, b"{}".to_vec()))
             }
-            levels::Wish::Tell(told) => {
+            levels::LevelDecision::Tell(told) => {
                 let instead = ask.find(&["level"]).filter(|_| told != asked).map(|place| (place, told.token()));
                 Ok(Plan { instead, ..Plan::new(Note::SetLevel { asked: Some(asked), told }) })
             }
         }
     }
 
-    fn plan_subscription(&mut self, seat: Seat, ask: &Ask<'_>, uri: String) -> Result<Plan, Otherwise> {
+    fn plan_subscription(&mut self, session_id: SessionId, ask: &Ask<'_>, uri: String) -> Result<Plan, Otherwise> {
         let more = ask.method == "resources/subscribe";
-        let wish =
-            if more { self.subscriptions.wish_for(&uri) } else { self.subscriptions.wish_for_no_more(seat, &uri) };
+        let wish = if more {
+            self.subscriptions.decide_subscribe(&uri)
+        } else {
+            self.subscriptions.decide_unsubscribe(session_id, &uri)
+        };
         match wish {
-            subscriptions::Wish::Wait => Err(Otherwise::Wait),
-            subscriptions::Wish::Tell if more => Ok(Plan::new(Note::Subscribe(uri.into()))),
-            subscriptions::Wish::Tell => Ok(Plan::new(Note::Unsubscribe(uri.into()))),
-            subscriptions::Wish::Granted => {
+            subscriptions::SubscriptionDecision::Wait => Err(Otherwise::Wait),
+            subscriptions::SubscriptionDecision::Tell if more => Ok(Plan::new(Note::Subscribe(uri.into()))),
+            subscriptions::SubscriptionDecision::Tell => Ok(Plan::new(Note::Unsubscribe(uri.into()))),
+            subscriptions::SubscriptionDecision::Granted => {
                 if more {
-                    self.subscriptions.hold(seat, &uri);
+                    self.subscriptions.hold(session_id, &uri);
                 } else {
-                    self.subscriptions.let_go(seat, &uri);
+                    self.subscriptions.let_go(session_id, &uri);
                 }
-                Err(self.answered_here(seat, ask, b"{}".to_vec()))
+                Err(self.answered_here(session_id, ask, b"{}".to_vec()))
             }
         }
     }
 
-    fn answered_here(&mut self, seat: Seat, ask: &Ask<'_>, result: Vec<u8>) -> Otherwise {
-        self.answer(seat, ask.batch, result_to(ask.raw_id(), &result));
+    fn answered_here(&mut self, session_id: SessionId, ask: &Ask<'_>, result: Vec<u8>) -> Otherwise {
+        self.answer(session_id, ask.batch, result_to(ask.raw_id(), &result));
         Otherwise::Done
     }
 
     /// The child gets it, under an id of ours.
-    fn take_off(&mut self, seat: Seat, ask: &Ask<'_>, meta: &Meta, plan: Plan) -> Edits {
+    fn take_off(&mut self, session_id: SessionId, ask: &Ask<'_>, meta: &Meta, plan: Plan) -> Edits {
         let Plan { note, claims, instead } = plan;
         let modern = meta.is_modern;
         let stream = note.is_stream();
         let mut told = None;
         match &note {
-            Note::Initialize => self.handshake.begun_by = Some(seat),
-            Note::MayAskBack => self.ends_a_leg(seat, ask),
+            Note::Initialize => self.handshake.begun_by = Some(session_id),
+            Note::MayAskBack => self.ends_a_leg(session_id, ask),
             Note::SetLevel { .. } => told = Some(Told::Level),
             Note::Subscribe(uri) | Note::Unsubscribe(uri) => told = Some(Told::Subscription(uri.clone())),
             Note::Nothing | Note::Ping | Note::Discover | Note::Listen | Note::ListTasks => {}
@@ -270,7 +273,7 @@ impl Router {
 
         let progress = meta.progress.clone().filter(|place| Id::from_json(&ask.text[place.clone()]).is_some());
         let id = self.calls.add(Call {
-            seat: Some(seat),
+            session_id: Some(session_id),
             id: Token::new(ask.raw_id()),
             progress: progress.clone().map(|place| Token::new(&ask.text[place])),
             note,
@@ -283,18 +286,18 @@ impl Router {
         match told {
             None => {}
             Some(Told::Level) => self.level_is_told(id),
-            Some(Told::Subscription(uri)) => self.subscriptions.is_told(id, Some(seat), &uri),
+            Some(Told::Subscription(uri)) => self.subscriptions.is_told(id, Some(session_id), &uri),
         }
         if let Some(need) = claims {
             self.claim = Claim::Tentative { need, by: id };
         }
         if stream {
-            if let Some(session) = self.sessions.get_mut(seat) {
+            if let Some(session) = self.sessions.get_mut(session_id) {
                 session.streams += 1;
             }
         } else {
-            self.takes_its_turn(seat);
-            self.sessions.took_off(seat);
+            self.takes_its_turn(session_id);
+            self.sessions.took_off(session_id);
         }
 
         let ours = Token::number(id);
@@ -310,20 +313,20 @@ impl Router {
     }
 
     /// The second half of a call, if it is one.
-    fn ends_a_leg(&mut self, seat: Seat, ask: &Ask<'_>) {
-        if let Some(session) = self.sessions.get_mut(seat)
-            && !session.legs.is_empty()
+    fn ends_a_leg(&mut self, session_id: SessionId, ask: &Ask<'_>) {
+        if let Some(session) = self.sessions.get_mut(session_id)
+            && !session.input_rounds.is_empty()
             && (ask.find(&["requestState"]).is_some() || ask.find(&["inputResponses"]).is_some())
         {
-            session.legs.pop_front();
+            session.input_rounds.pop_front();
         }
     }
 
     /// A request in a batch needs another child; the rest of the batch may not.
-    pub(super) fn refuse_in_batch(&mut self, seat: Seat, batch: Option<u64>, text: &[u8], why: &str) {
+    pub(super) fn refuse_in_batch(&mut self, session_id: SessionId, batch: Option<u64>, text: &[u8], why: &str) {
         let id = find(text, &["id"]).map_or(&b"null"[..], |at| &text[at]);
         let line = error_to(id, INVALID, &format!("this cannot be asked in a batch: {why}"));
-        self.answer(seat, batch, line);
+        self.answer(session_id, batch, line);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::sessions::Seat;
+use super::sessions::SessionId;
 
 /// Those that are not complete.
 #[derive(Debug, Default)]
@@ -13,7 +13,7 @@ pub(super) struct Batches {
 
 #[derive(Debug)]
 struct Batch {
-    seat: Seat,
+    session_id: SessionId,
     left: usize,
     /// The list so far, without its end.
     text: Vec<u8>,
@@ -21,17 +21,17 @@ struct Batch {
 
 impl Batches {
     /// One with so many requests; none if there is none.
-    pub(super) fn open(&mut self, seat: Seat, requests: usize) -> Option<u64> {
+    pub(super) fn open(&mut self, session_id: SessionId, requests: usize) -> Option<u64> {
         if requests == 0 {
             return None;
         }
         self.last += 1;
-        self.open.insert(self.last, Batch { seat, left: requests, text: Vec::new() });
+        self.open.insert(self.last, Batch { session_id, left: requests, text: Vec::new() });
         Some(self.last)
     }
 
     /// One of its requests has been answered, or will not be. The whole line, if that was the last one.
-    pub(super) fn answered(&mut self, batch: u64, answer: Option<&[u8]>) -> Option<(Seat, Vec<u8>)> {
+    pub(super) fn answered(&mut self, batch: u64, answer: Option<&[u8]>) -> Option<(SessionId, Vec<u8>)> {
         let open = self.open.get_mut(&batch)?;
         if let Some(answer) = answer {
             open.text.push(if open.text.is_empty() { b'[' } else { b',' });
@@ -41,16 +41,16 @@ impl Batches {
         if open.left > 0 {
             return None;
         }
-        let Batch { seat, mut text, .. } = self.open.remove(&batch)?;
+        let Batch { session_id, mut text, .. } = self.open.remove(&batch)?;
         if text.is_empty() {
             return None;
         }
         text.extend_from_slice(b"]\n");
-        Some((seat, text))
+        Some((session_id, text))
     }
 
-    pub(super) fn left(&mut self, seat: Seat) {
-        self.open.retain(|_, batch| batch.seat != seat);
+    pub(super) fn left(&mut self, session_id: SessionId) {
+        self.open.retain(|_, batch| batch.session_id != session_id);
     }
 
     pub(super) fn clear(&mut self) {

@@ -10,20 +10,20 @@ use nostray_supervise::Moment;
 
 use super::edits::Token;
 use super::levels::Level;
-use super::{Seat, WireIds};
+use super::{SessionId, WireIds};
 
-/// How many calls that nobody waits for are remembered. Most servers never answer a call that was cancelled.
-const MOST_GIVEN_UP: usize = 1024;
+/// How many abandoned calls are remembered. Most servers never answer a call that was cancelled.
+const MAX_GIVEN_UP: usize = 1024;
 
 /// How long a call that was cancelled may still ask back. A server that heeds a cancel has ended by then, and one that does not may ask
-/// at any time; but nobody's questions are refused for ever because of it.
+/// at any time; but no session's questions are refused for ever because of it.
 const MAY_STILL_ASK: Duration = Duration::from_secs(2);
 
 /// One request on its way.
 #[derive(Debug)]
 pub(super) struct Call {
-    /// Who asks; none if we do ourselves.
-    pub(super) seat: Option<Seat>,
+    /// The session that calls; none if the router itself does.
+    pub(super) session_id: Option<SessionId>,
     /// Its id, as the session wrote it.
     pub(super) id: Token,
     /// Its progress token, as the session wrote it.
@@ -43,15 +43,15 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// One that is made for ourselves.
+    /// A call of the router's own.
     pub(super) fn of_our_own(note: Note) -> Self {
         let (id, progress, batch, log) = (Token::default(), None, None, None);
-        Self { seat: None, id, progress, note, batch, modern: false, log, given_up: false, serial: 0 }
+        Self { session_id: None, id, progress, note, batch, modern: false, log, given_up: false, serial: 0 }
     }
 
     /// The session that waits for its answer, if any does.
-    pub(super) fn waited_for_by(&self) -> Option<Seat> {
-        self.seat.filter(|_| !self.given_up && !self.note.is_stream())
+    pub(super) fn waited_for_by(&self) -> Option<SessionId> {
+        self.session_id.filter(|_| !self.given_up && !self.note.is_stream())
     }
 }
 
@@ -79,14 +79,14 @@ pub(super) enum Note {
     Subscribe(Box<str>),
     /// No more of them.
     Unsubscribe(Box<str>),
-    /// A stream of notifications, which is open until somebody ends it.
+    /// A stream of notifications, which is open until session or child end it.
     Listen,
     /// All tasks, of which the session may see its own.
     ListTasks,
 }
 
 impl Note {
-    /// Whether nobody waits for its end.
+    /// Whether the session waits for no answer that ends it.
     pub(super) fn is_stream(&self) -> bool {
         matches!(self, Self::Listen)
     }
@@ -113,10 +113,10 @@ pub(super) struct Calls {
     ids: WireIds,
     /// How many there have been.
     count: u64,
-    /// Those that nobody waits for any more, and since when the child knows that.
+    /// Abandoned calls, and since when the child knows that.
     given_up: VecDeque<(Option<Moment>, i64)>,
-    /// Those that need no work, and who waits for them. Mostly none.
-    light: Vec<(i64, Seat)>,
+    /// Calls that need no work, with their sessions. Mostly none.
+    light: Vec<(i64, SessionId)>,
 }
 
 impl fmt::Debug for Calls {
@@ -165,8 +165,8 @@ impl Calls {
             }
         };
         self.count += 1;
-        if let Some(seat) = call.waited_for_by().filter(|_| call.note.is_light()) {
-            self.light.push((id, seat));
+        if let Some(session_id) = call.waited_for_by().filter(|_| call.note.is_light()) {
+            self.light.push((id, session_id));
         }
         self.by_id.insert(id, Call { serial: self.count, ..call });
         id
@@ -182,7 +182,7 @@ impl Calls {
         self.by_id.remove(&id)
     }
 
-    /// Nobody waits for it any more, and the child was told so at this moment, if at all. Whichever has been given up for longest is
+    /// The call is abandoned, and the child was told so at this moment, if at all. Whichever has been given up for longest is
     /// forgotten if there are too many.
     pub(super) fn give_up(&mut self, id: i64, told: Option<Moment>) -> Option<(i64, Call)> {
         if let Some(call) = self.by_id.get_mut(&id) {
@@ -190,7 +190,7 @@ impl Calls {
             self.light.retain(|(light, _)| *light != id);
             self.given_up.push_back((told, id));
         }
-        if self.given_up.len() <= MOST_GIVEN_UP {
+        if self.given_up.len() <= MAX_GIVEN_UP {
             return None;
         }
         let (_, oldest) = self.given_up.pop_front()?;
@@ -203,16 +203,18 @@ impl Calls {
     }
 
     /// The call that a session knows by this id. A session that uses one twice at a time means the first.
-    pub(super) fn find(&self, seat: Seat, id: &Id) -> Option<i64> {
+    pub(super) fn find(&self, session_id: SessionId, id: &Id) -> Option<i64> {
         let is_it = |call: &Call| {
-            call.seat == Some(seat) && !call.given_up && Id::from_json(call.id.json()).as_ref() == Some(id)
+            call.session_id == Some(session_id)
+                && !call.given_up
+                && Id::from_json(call.id.json()).as_ref() == Some(id)
         };
         first(self.by_id.iter().filter(|(_, call)| is_it(call)))
     }
 
     /// All of one session, in their order.
-    pub(super) fn of(&self, seat: Seat) -> Vec<i64> {
-        let mut calls: Vec<_> = self.by_id.iter().filter(|(_, call)| call.seat == Some(seat)).collect();
+    pub(super) fn of(&self, session_id: SessionId) -> Vec<i64> {
+        let mut calls: Vec<_> = self.by_id.iter().filter(|(_, call)| call.session_id == Some(session_id)).collect();
         calls.sort_unstable_by_key(|(_, call)| call.serial);
         calls.into_iter().map(|(id, _)| *id).collect()
     }
@@ -223,23 +225,23 @@ impl Calls {
         first(others)
     }
 
-    /// Who waits for a call that wants to be told so much.
-    pub(super) fn that_log(&self, level: Level) -> impl Iterator<Item = Seat> {
+    /// The sessions with a call that wants log messages of this level.
+    pub(super) fn that_log(&self, level: Level) -> impl Iterator<Item = SessionId> {
         let wants = move |call: &&Call| call.log.is_some_and(|wanted| level >= wanted);
         self.by_id.values().filter(wants).filter_map(Call::waited_for_by)
     }
 
     /// Whose calls were given up and may still ask something. One that the child was not told to end goes on until it is answered.
-    pub(super) fn may_still_ask(&self, now: Moment) -> impl Iterator<Item = Seat> {
+    pub(super) fn may_still_ask(&self, now: Moment) -> impl Iterator<Item = SessionId> {
         self.given_up
             .iter()
             .filter(move |(told, _)| told.is_none_or(|told| told + MAY_STILL_ASK > now))
-            .filter_map(|(_, id)| self.by_id.get(id).filter(|call| !call.note.is_stream())?.seat)
+            .filter_map(|(_, id)| self.by_id.get(id).filter(|call| !call.note.is_stream())?.session_id)
     }
 
     /// How many of a session's need no work.
-    pub(super) fn light_of(&self, seat: Seat) -> usize {
-        self.light.iter().filter(|(_, of)| *of == seat).count()
+    pub(super) fn light_of(&self, session_id: SessionId) -> usize {
+        self.light.iter().filter(|(_, of)| *of == session_id).count()
     }
 
     pub(super) fn has_light(&self) -> bool {

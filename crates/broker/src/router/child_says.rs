@@ -1,4 +1,4 @@
-//! What the child says: whose it is, and what it means for those who wait.
+//! What the child says: to which session it belongs, and what it means for the calls in flight.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use super::claim::{Claim, Need};
 use super::edits::Edits;
 use super::notifications::SUBSCRIPTION_KEY;
 use super::reverse::text_at;
-use super::sessions::Seat;
+use super::sessions::SessionId;
 use super::{Effect, FromChild, INTERNAL, INVALID, Router};
 
 /// How long a server that asked its client back, in the newer era, is kept awake: it may keep what it needs for the second half in
 /// memory. (The Python SDK seals it with a key of the process, for this long.)
-const BETWEEN_LEGS: Duration = Duration::from_secs(600);
-const MOST_LEGS: usize = 1024;
+const INPUT_ROUND_TIMEOUT: Duration = Duration::from_secs(600);
+const MAX_INPUT_ROUNDS: usize = 1024;
 
 /// What says that a call goes on as a task is short.
 const LONGEST_TASK: usize = 4096;
@@ -36,9 +36,9 @@ static ASKS_BACK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"i
 impl Router {
     /// Takes in a line of the child that every reader understands in the same way.
     pub(super) fn child_says_clearly(&mut self, text: &[u8], now: Moment) -> FromChild {
-        if let Some((seat, edits)) = self.child_says_the_usual(text) {
+        if let Some((session_id, edits)) = self.child_says_the_usual(text) {
             self.go_on();
-            return FromChild::To(seat, edits);
+            return FromChild::To(session_id, edits);
         }
         match read(text) {
             Ok(Message::One(envelope)) => self.child_message(text, &envelope, now),
@@ -60,7 +60,7 @@ impl Router {
     }
 
     /// Nearly all that a child says is the result of a call that means nothing to us but whose it is.
-    fn child_says_the_usual(&mut self, text: &[u8]) -> Option<(Seat, Edits)> {
+    fn child_says_the_usual(&mut self, text: &[u8]) -> Option<(SessionId, Edits)> {
         let GlimpseAt::Result { id, .. } = glance_at(text)? else { return None };
         let ours = number(&text[id.clone()])?;
         let call = self.calls.get(ours)?;
@@ -69,13 +69,14 @@ impl Router {
             Note::MayAskBack => ASKS_BACK.find(text).is_none() && !mentions_task(text),
             _ => false,
         };
-        let seat = call.waited_for_by().filter(|_| is_plain && call.batch.is_none() && self.claim.by().is_none())?;
+        let session_id =
+            call.waited_for_by().filter(|_| is_plain && call.batch.is_none() && self.claim.by().is_none())?;
         let call = self.calls.remove(ours)?;
-        self.sessions.landed(seat);
+        self.sessions.landed(session_id);
         self.has_answered = true;
         let mut edits = Edits::none();
         edits.replace(id, call.id);
-        Some((seat, edits))
+        Some((session_id, edits))
     }
 
     /// A line of the child that was too long to be kept.
@@ -89,13 +90,13 @@ impl Router {
         }
     }
 
-    /// Somebody waits for an answer that cannot be given to him.
+    /// A session waits for an answer that cannot be passed on: answers it with an error.
     pub(super) fn unusable(&mut self, id: &Id, message: &str, now: Moment) {
         let Id::Int(ours) = *id else { return };
         let Some(call) = self.land(ours) else { return };
         self.learn(ours, &call, Outcome::Error(b"{}"), now);
-        if let Some(seat) = call.seat.filter(|seat| self.sessions.get(*seat).is_some()) {
-            self.answer(seat, call.batch, error_to(call.id.json(), INTERNAL, message));
+        if let Some(session_id) = call.session_id.filter(|session_id| self.sessions.get(*session_id).is_some()) {
+            self.answer(session_id, call.batch, error_to(call.id.json(), INTERNAL, message));
         }
         self.go_on();
     }
@@ -109,15 +110,19 @@ impl Router {
         }
     }
 
-    /// Each message of a batch is somebody's.
+    /// Each message of a batch belongs to a session of its own.
     fn child_batch(&mut self, envelopes: &[Envelope<'_>], now: Moment) -> FromChild {
         let mut log = None;
         for envelope in envelopes {
             match self.child_message(envelope.text, envelope, now) {
-                FromChild::To(seat, edits) => self.effects.push(Effect::ToSession(seat, edits.line(envelope.text))),
-                FromChild::ToSeveral(seats, edits) => {
+                FromChild::To(session_id, edits) => {
+                    self.effects.push(Effect::ToSession(session_id, edits.line(envelope.text)))
+                }
+                FromChild::ToSeveral(session_ids, edits) => {
                     let line = edits.line(envelope.text);
-                    self.effects.extend(seats.into_iter().map(|seat| Effect::ToSession(seat, line.clone())));
+                    self.effects.extend(
+                        session_ids.into_iter().map(|session_id| Effect::ToSession(session_id, line.clone())),
+                    );
                 }
                 FromChild::Swallow => {}
                 FromChild::Log(why) => log = Some(why),
@@ -129,11 +134,11 @@ impl Router {
     /// A call has ended.
     pub(super) fn land(&mut self, ours: i64) -> Option<Call> {
         let call = self.calls.remove(ours)?;
-        if let Some(seat) = call.waited_for_by() {
-            self.sessions.landed(seat);
+        if let Some(session_id) = call.waited_for_by() {
+            self.sessions.landed(session_id);
         } else if call.note.is_stream()
             && !call.given_up
-            && let Some(session) = call.seat.and_then(|seat| self.sessions.get_mut(seat))
+            && let Some(session) = call.session_id.and_then(|session_id| self.sessions.get_mut(session_id))
         {
             session.streams -= 1;
         }
@@ -150,14 +155,14 @@ impl Router {
         };
         self.has_answered = true;
         self.learn(ours, &call, outcome, now);
-        let verdict = match call.seat.filter(|seat| self.sessions.get(*seat).is_some()) {
+        let verdict = match call.session_id.filter(|session_id| self.sessions.get(*session_id).is_some()) {
             None => FromChild::Swallow,
-            Some(seat) => {
+            Some(session_id) => {
                 if call.note == Note::ListTasks
                     && let Outcome::Result(result) = outcome
-                    && let Some(own) = self.own_tasks(seat, result)
+                    && let Some(own) = self.own_tasks(session_id, result)
                 {
-                    self.answer(seat, call.batch, result_to(call.id.json(), &own));
+                    self.answer(session_id, call.batch, result_to(call.id.json(), &own));
                     self.go_on();
                     return FromChild::Swallow;
                 }
@@ -171,7 +176,7 @@ impl Router {
                 }
                 edits.replace(place_in(text, raw), call.id);
                 match call.batch {
-                    None => FromChild::To(seat, edits),
+                    None => FromChild::To(session_id, edits),
                     Some(batch) => {
                         self.answer_in(batch, Some(&edits.line(text)));
                         FromChild::Swallow
@@ -183,14 +188,14 @@ impl Router {
         verdict
     }
 
-    /// What an answer means for others, and for what comes after it.
+    /// What an answer means for other sessions, and for what comes after it.
     fn learn(&mut self, ours: i64, call: &Call, outcome: Outcome<'_>, now: Moment) {
         let claims = self.claim.by() == Some(ours);
         match (&call.note, outcome) {
-            (Note::Nothing, Outcome::Result(result)) => self.learn_of_task(call.seat, result),
+            (Note::Nothing, Outcome::Result(result)) => self.learn_of_task(call.session_id, result),
             (Note::MayAskBack, Outcome::Result(result)) => {
-                self.learn_of_task(call.seat, result);
-                self.learn_of_leg(call.seat, result, now);
+                self.learn_of_task(call.session_id, result);
+                self.learn_of_leg(call.session_id, result, now);
             }
             (Note::Initialize, Outcome::Result(result)) if claims => {
                 self.hello = Some(result.into());
@@ -208,13 +213,13 @@ impl Router {
             }
             (Note::SetLevel { asked, told }, outcome) => {
                 let agreed = matches!(outcome, Outcome::Result(_)).then_some(*told);
-                self.level_was_answered(ours, call.seat, *asked, agreed);
+                self.level_was_answered(ours, call.session_id, *asked, agreed);
             }
             (Note::Subscribe(uri), outcome) => {
-                self.subscription_was_answered(ours, call.seat, uri, matches!(outcome, Outcome::Result(_)));
+                self.subscription_was_answered(ours, call.session_id, uri, matches!(outcome, Outcome::Result(_)));
             }
             (Note::Unsubscribe(uri), outcome) => {
-                self.unsubscription_was_answered(ours, call.seat, uri, matches!(outcome, Outcome::Result(_)));
+                self.unsubscription_was_answered(ours, call.session_id, uri, matches!(outcome, Outcome::Result(_)));
             }
             _ => {}
         }
@@ -234,19 +239,21 @@ impl Router {
         }
     }
 
-    /// The call that was to claim the child has not. Others may have asked in the same way, and be answered.
+    /// The call that was to claim the child has not. Another session may have asked in the same way, and be answered.
     pub(super) fn claim_has_failed(&mut self, by: i64) {
         let next = self.calls.first_modern(by);
         self.claim = next.map_or(Claim::Unclaimed, |by| Claim::Tentative { need: Need::Modern, by });
     }
 
-    fn learn_of_leg(&mut self, seat: Option<Seat>, result: &[u8], now: Moment) {
+    fn learn_of_leg(&mut self, session_id: Option<SessionId>, result: &[u8], now: Moment) {
         let asks_back = text_at(result, &["resultType"]).is_some_and(|kind| kind == "input_required");
-        if let Some(session) = seat.and_then(|seat| self.sessions.get_mut(seat)).filter(|_| asks_back) {
-            if session.legs.len() >= MOST_LEGS {
-                session.legs.pop_front();
+        if let Some(session) =
+            session_id.and_then(|session_id| self.sessions.get_mut(session_id)).filter(|_| asks_back)
+        {
+            if session.input_rounds.len() >= MAX_INPUT_ROUNDS {
+                session.input_rounds.pop_front();
             }
-            session.legs.push_back(now + BETWEEN_LEGS);
+            session.input_rounds.push_back(now + INPUT_ROUND_TIMEOUT);
         }
     }
 }

@@ -39,7 +39,7 @@ impl Need {
         matches!(self, Self::Legacy { .. })
     }
 
-    /// A name by which those find each other who need the same.
+    /// A name that is equal for all sessions that need the same.
     pub(super) fn variant(&self) -> String {
         match self {
             // Members of objects are sorted.
@@ -48,7 +48,7 @@ impl Need {
         }
     }
 
-    /// Why who needs this cannot share a child that was told something else.
+    /// Why a session that needs this cannot share a child that was told something else.
     fn against(&self, told: &Self) -> String {
         match (self, told) {
             (Self::Legacy { version, .. }, Self::Legacy { version: told, .. }) if version != told => {
@@ -86,7 +86,7 @@ pub(super) enum Claim {
 
 /// How a need and a claim go together.
 pub(super) enum Fit {
-    /// Nobody has claimed anything.
+    /// No session has claimed anything.
     Free,
     /// They are the same, and that is settled.
     Same,

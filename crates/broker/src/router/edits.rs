@@ -1,5 +1,5 @@
 //! What is changed in a line on its way: an id, a progress token, a log level. Everything else of it passes as the bytes it came in,
-//! so a line is never written anew, and one that is long need not be copied to be changed.
+//! so a line is never written anew, and a long line need not be copied to be changed.
 
 use std::fmt;
 use std::ops::Range;
@@ -65,12 +65,12 @@ impl fmt::Debug for Token {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edits {
     /// In the order of their places, which do not overlap.
-    list: [(Range<usize>, Token); MOST],
+    list: [(Range<usize>, Token); MAX_EDITS],
     count: usize,
 }
 
 /// An id, a progress token, and one thing more.
-const MOST: usize = 3;
+const MAX_EDITS: usize = 3;
 
 /// A part of a changed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,8 +96,8 @@ impl Edits {
 
     /// One more. The places come in any order.
     pub(super) fn replace(&mut self, place: Range<usize>, new: Token) {
-        debug_assert!(self.count < MOST, "nobody changes so much of a line");
-        if self.count < MOST {
+        debug_assert!(self.count < MAX_EDITS, "a line has at most so many edits");
+        if self.count < MAX_EDITS {
             let at = self.list[..self.count].partition_point(|(other, _)| other.start < place.start);
             self.list[at..=self.count].rotate_right(1);
             self.list[at] = (place, new);

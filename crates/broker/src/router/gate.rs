@@ -8,7 +8,7 @@ use nostray_rpc::{Agreed, Agreement, Disagreement, Envelope, Kind, Message, Refu
 use nostray_supervise::{Moment, Protocol};
 
 use super::notifications::SUBSCRIPTION_KEY;
-use super::sessions::Seat;
+use super::sessions::SessionId;
 use super::{Effect, FromChild, FromSession, Router};
 
 /// What a message is.
@@ -71,13 +71,13 @@ impl Gate {
 
 impl Router {
     /// Takes in a line of a session, without its ending.
-    pub fn session_says(&mut self, seat: Seat, text: &[u8], now: Moment) -> FromSession {
-        if !self.sessions.get(seat).is_some_and(|session| session.heard) {
+    pub fn session_says(&mut self, session_id: SessionId, text: &[u8], now: Moment) -> FromSession {
+        if !self.sessions.get(session_id).is_some_and(|session| session.heard) {
             return FromSession::Swallow;
         }
         match self.gate.session.check(text) {
-            Ok(Agreed::AsItCame) => self.session_says_clearly(seat, text, now),
-            Ok(Agreed::Rewritten(text)) => match self.session_says_clearly(seat, &text, now) {
+            Ok(Agreed::AsItCame) => self.session_says_clearly(session_id, text, now),
+            Ok(Agreed::Rewritten(text)) => match self.session_says_clearly(session_id, &text, now) {
                 FromSession::ToChild(edits) => {
                     self.effects.push(Effect::ToChild(edits.line(&text)));
                     FromSession::Swallow
@@ -85,7 +85,7 @@ impl Router {
                 verdict => verdict,
             },
             Err(why) => {
-                self.refuse_line(seat, text, &why);
+                self.refuse_line(session_id, text, &why);
                 FromSession::Swallow
             }
         }
@@ -96,26 +96,27 @@ impl Router {
         match self.gate.child.check(text) {
             Ok(Agreed::AsItCame) => self.child_says_clearly(text, now),
             Ok(Agreed::Rewritten(text)) => {
-                let (seats, edits) = match self.child_says_clearly(&text, now) {
-                    FromChild::To(seat, edits) => (vec![seat], edits),
-                    FromChild::ToSeveral(seats, edits) => (seats, edits),
+                let (session_ids, edits) = match self.child_says_clearly(&text, now) {
+                    FromChild::To(session_id, edits) => (vec![session_id], edits),
+                    FromChild::ToSeveral(session_ids, edits) => (session_ids, edits),
                     verdict => return verdict,
                 };
                 let line = edits.line(&text);
-                self.effects.extend(seats.into_iter().map(|seat| Effect::ToSession(seat, line.clone())));
+                self.effects
+                    .extend(session_ids.into_iter().map(|session_id| Effect::ToSession(session_id, line.clone())));
                 FromChild::Swallow
             }
             Err(why) => self.refuse_line_of_child(text, &why, now),
         }
     }
 
-    fn refuse_line(&mut self, seat: Seat, text: &[u8], why: &Disagreement) {
+    fn refuse_line(&mut self, session_id: SessionId, text: &[u8], why: &Disagreement) {
         match why.refuse(text) {
-            Refusal::Answer(line) => self.effects.push(Effect::ToSession(seat, line)),
+            Refusal::Answer(line) => self.effects.push(Effect::ToSession(session_id, line)),
             Refusal::LostAnswer(id) => {
-                self.answer_is_lost(seat, &id, &format!("the client's answer was not passed on: {why}"));
+                self.answer_is_lost(session_id, &id, &format!("the client's answer was not passed on: {why}"));
             }
-            Refusal::NoMessage(not) => self.refuse(seat, &not),
+            Refusal::NoMessage(not) => self.refuse(session_id, &not),
         }
     }
 

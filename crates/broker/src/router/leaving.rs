@@ -3,18 +3,18 @@
 use nostray_rpc::notification;
 use nostray_supervise::Moment;
 
-use super::sessions::Seat;
+use super::sessions::SessionId;
 use super::{Effect, Router};
 
 impl Router {
     /// A session has gone.
-    pub fn leave(&mut self, seat: Seat, now: Moment) {
-        if self.sessions.leave(seat).is_none() {
+    pub fn leave(&mut self, session_id: SessionId, now: Moment) {
+        if self.sessions.leave(session_id).is_none() {
             return;
         }
-        self.batches.left(seat);
+        self.batches.left(session_id);
         self.routes.somebody_left();
-        for ours in self.calls.of(seat) {
+        for ours in self.calls.of(session_id) {
             let Some(call) = self.calls.get(ours).filter(|call| !call.given_up) else { continue };
             let calls_off = self.is_mcp() && !call.note.concerns_others();
             if calls_off {
@@ -28,8 +28,8 @@ impl Router {
             self.calls.take_batch(ours);
             self.no_longer_awaited(ours, calls_off.then_some(now));
         }
-        self.ask_somebody_else(seat);
-        self.give_up_subscriptions(seat);
+        self.ask_somebody_else(session_id);
+        self.give_up_subscriptions(session_id);
         self.tell_level_if_needed();
         self.go_on();
     }

@@ -1,11 +1,11 @@
-//! The older era's log level: a child has one, and each session has its own. The child is told the most verbose that anybody asked
-//! for, and what a session did not ask for is kept from it.
+//! The older era's log level: a child has one, and each session has its own. The child is told the most verbose level that a session
+//! asked for, and a session gets no message below its own level.
 
 use nostray_rpc::Id;
 
 use super::calls::{Call, Note};
 use super::edits::Token;
-use super::sessions::Seat;
+use super::sessions::SessionId;
 use super::{Effect, Router};
 
 /// How important a message must be. The most verbose level is the lowest.
@@ -52,30 +52,34 @@ impl Level {
 pub(super) struct Levels {
     /// What it was told last, if it has agreed.
     told: Option<Level>,
-    /// It is being told, under this id. Until it has agreed or refused, nobody else's wish is looked at: what it does depends on that.
+    /// It is being told, under this id. Until it has answered, other requests wait: what they need depends on the answer.
     changing: Option<i64>,
 }
 
-/// What becomes of a wish.
-pub(super) enum Wish {
-    /// The child does that already.
+/// What to do with a session's request for a level.
+pub(super) enum LevelDecision {
+    /// The child uses that level already.
     Granted,
-    /// The child has to be told this.
+    /// The child has to be told this level.
     Tell(Level),
-    /// It cannot be said yet.
+    /// A change is under way: the request waits.
     Wait,
 }
 
 impl Router {
-    /// A session wants to see so much of the log.
-    pub(super) fn wish_for_level(&self, seat: Seat, asked: Level) -> Wish {
+    /// Decides what to do with a session's request for a level.
+    pub(super) fn decide_level(&self, session_id: SessionId, asked: Level) -> LevelDecision {
         if self.levels.changing.is_some() {
-            return Wish::Wait;
+            return LevelDecision::Wait;
         }
-        let others = self.sessions.iter().filter(|session| session.seat != seat).filter_map(|session| session.level);
+        let others = self
+            .sessions
+            .iter()
+            .filter(|session| session.session_id != session_id)
+            .filter_map(|session| session.level);
         match others.chain([asked]).min() {
-            wanted if wanted == self.levels.told => Wish::Granted,
-            wanted => Wish::Tell(wanted.unwrap_or(asked)),
+            wanted if wanted == self.levels.told => LevelDecision::Granted,
+            wanted => LevelDecision::Tell(wanted.unwrap_or(asked)),
         }
     }
 
@@ -87,17 +91,17 @@ impl Router {
     pub(super) fn level_was_answered(
         &mut self,
         id: i64,
-        seat: Option<Seat>,
+        session_id: Option<SessionId>,
         asked: Option<Level>,
         agreed: Option<Level>,
     ) {
         if self.levels.changing != Some(id) {
-            return; // nobody waited for it any more
+            return; // it was given up before
         }
         self.levels.changing = None;
         if agreed.is_some() {
             self.levels.told = agreed;
-            if let Some(session) = seat.and_then(|seat| self.sessions.get_mut(seat)) {
+            if let Some(session) = session_id.and_then(|session_id| self.sessions.get_mut(session_id)) {
                 session.level = asked.or(session.level);
             }
         }
@@ -115,7 +119,7 @@ impl Router {
         }
     }
 
-    /// Somebody has left, and perhaps nobody needs so much any more.
+    /// A session has left, and perhaps none needs so much any more.
     pub(super) fn tell_level_if_needed(&mut self) {
         let wanted = self.sessions.iter().filter_map(|session| session.level).min();
         let Some(level) = wanted.filter(|_| self.levels.changing.is_none() && wanted != self.levels.told) else {

@@ -1,5 +1,5 @@
-//! Which message is whose, when many sessions talk to one child. Lines come in, lines and effects go out; there is no I/O and no
-//! clock here.
+//! Which message belongs to which session, when many sessions share one child. Lines come in, lines and effects go out; there is no
+//! I/O and no clock here.
 //!
 //! Each session believes that the child is its own. So what it names (ids, progress tokens) is renamed on the way, what it sets (a
 //! log level, subscriptions) is counted together with what the others have set, what the child says of itself goes to all, and what
@@ -29,6 +29,7 @@ mod tests;
 mod turns;
 mod unread;
 
+pub use nostray_supervise::wire::ReverseTo;
 use nostray_supervise::{Moment, Protocol};
 
 use batches::Batches;
@@ -40,27 +41,17 @@ use levels::Levels;
 use owners::Owners;
 use reverse::{Handshake, Questions};
 use routes::Routes;
-pub use sessions::Seat;
+pub use sessions::SessionId;
 use sessions::Sessions;
 use subscriptions::Subscriptions;
 use turns::Turns;
-
-/// Who is asked when the child asks something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum ReverseTo {
-    /// The session that it certainly belongs to, or none.
-    #[default]
-    Certain,
-    /// Where that is not certain, the newest session, and the next one if that leaves.
-    Newest,
-}
 
 /// What a user wants.
 #[derive(Clone, Debug)]
 pub struct Routing {
     /// What is spoken.
     pub protocol: Protocol,
-    /// Who is asked when the child asks something.
+    /// Which session answers what the child asks.
     pub reverse: ReverseTo,
     /// The members of the messages by which the child says whose they are, each by the names that lead to it.
     pub route_by: Vec<Vec<String>>,
@@ -82,7 +73,7 @@ pub enum FromSession {
     /// This child is not for that session. It is for one that was told something else, and so is all that the session says from
     /// now on.
     Elsewhere {
-        /// What the session needs, in words that are equal for all who need the same.
+        /// What the session needs, as a text that is equal for all sessions that need the same.
         variant: String,
         /// For people.
         why: String,
@@ -93,9 +84,9 @@ pub enum FromSession {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromChild {
     /// It goes to this session, changed like this.
-    To(Seat, Edits),
+    To(SessionId, Edits),
     /// It goes to each of these.
-    ToSeveral(Vec<Seat>, Edits),
+    ToSeveral(Vec<SessionId>, Edits),
     /// It stays here.
     Swallow,
     /// It is for the child's log, with the reason why.
@@ -108,16 +99,16 @@ pub enum Effect {
     /// Write this line to the child.
     ToChild(Vec<u8>),
     /// Write this line to a session.
-    ToSession(Seat, Vec<u8>),
+    ToSession(SessionId, Vec<u8>),
     /// A session has waited to see what the child is told, and it is not what the session needs: as [`FromSession::Elsewhere`].
     Elsewhere {
         /// Which one.
-        seat: Seat,
+        session_id: SessionId,
         /// What it needs.
         variant: String,
         /// For people.
         why: String,
-        /// What it has said and nobody has heard: lines as they came, with their ends.
+        /// What it has said and no child has read: lines as they came, with their ends.
         lines: Vec<u8>,
     },
 }
@@ -182,20 +173,20 @@ impl Router {
     }
 
     /// A session has come.
-    pub fn join(&mut self, seat: Seat) {
-        self.sessions.join(seat);
+    pub fn join(&mut self, session_id: SessionId) {
+        self.sessions.join(session_id);
     }
 
     /// A session knows that the last child is gone, and speaks to the next one.
-    pub fn rejoin(&mut self, seat: Seat) {
-        if let Some(session) = self.sessions.get_mut(seat) {
+    pub fn rejoin(&mut self, session_id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(session_id) {
             session.heard = true;
         }
     }
 
     /// The session's front has replayed all that the new child must know.
-    pub fn told(&mut self, seat: Seat) {
-        if let Some(session) = self.sessions.get_mut(seat) {
+    pub fn told(&mut self, session_id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(session_id) {
             session.is_told = true;
         }
     }
@@ -215,7 +206,7 @@ impl Router {
         self.elicitations.clear();
         self.tasks.clear();
         let sessions = &self.sessions;
-        self.routes.child_gone(|seat| sessions.get(seat).is_some());
+        self.routes.child_gone(|session_id| sessions.get(session_id).is_some());
         self.has_answered = false;
         // What is still to be said to it need not be.
         self.effects.retain(|effect| !matches!(effect, Effect::ToChild(_)));
@@ -234,33 +225,34 @@ impl Router {
 
     /// Whether more may be read from this session.
     #[must_use]
-    pub fn has_room(&self, seat: Seat) -> bool {
+    pub fn has_room(&self, session_id: SessionId) -> bool {
         // Asked of every session for every message; where nothing waits, nothing is full.
-        !self.sessions.anybody_waits() || self.sessions.get(seat).is_none_or(|session| !session.queue().is_full())
+        !self.sessions.anybody_waits()
+            || self.sessions.get(session_id).is_none_or(|session| !session.queue().is_full())
     }
 
-    /// Whether the child is to be kept awake: somebody waits for it, or it for somebody.
+    /// Whether the child is to be kept awake: a session waits for it, or it waits for a session.
     pub fn is_busy(&mut self, now: Moment) -> bool {
-        let mut between_legs = false;
+        let mut between_rounds = false;
         for session in self.sessions.iter_mut() {
-            while session.legs.front().is_some_and(|until| *until <= now) {
-                session.legs.pop_front();
+            while session.input_rounds.front().is_some_and(|until| *until <= now) {
+                session.input_rounds.pop_front();
             }
-            between_legs |= !session.legs.is_empty();
+            between_rounds |= !session.input_rounds.is_empty();
         }
-        between_legs || self.works() || self.sessions.anybody_waits() || self.questions.any()
+        between_rounds || self.works() || self.sessions.anybody_waits() || self.questions.any()
     }
 
     /// Whether the child does something for a session. What needs no work is not that.
     fn works(&self) -> bool {
-        let works = |session: &sessions::Session| session.in_flight() > self.calls.light_of(session.seat);
+        let works = |session: &sessions::Session| session.in_flight() > self.calls.light_of(session.session_id);
         self.sessions.flying() > 0 && (!self.calls.has_light() || self.sessions.iter().any(works))
     }
 
     /// When [`is_busy`](Self::is_busy) may change although nothing happens.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Moment> {
-        self.sessions.iter().filter_map(|session| session.legs.front().copied()).min()
+        self.sessions.iter().filter_map(|session| session.input_rounds.front().copied()).min()
     }
 
     /// Whether this child has answered anything.
@@ -277,17 +269,17 @@ impl Router {
 
     /// Whether nothing that a session has said waits for the child, here or there.
     #[must_use]
-    pub fn has_nothing_of(&self, seat: Seat) -> bool {
-        self.sessions.get(seat).is_none_or(|session| session.in_flight() == 0 && session.queue().is_empty())
+    pub fn has_nothing_of(&self, session_id: SessionId) -> bool {
+        self.sessions.get(session_id).is_none_or(|session| session.in_flight() == 0 && session.queue().is_empty())
     }
 
     /// How many calls of a session the child works on.
     #[must_use]
-    pub fn in_flight(&self, seat: Seat) -> usize {
-        self.sessions.get(seat).map_or(0, sessions::Session::in_flight)
+    pub fn in_flight(&self, session_id: SessionId) -> usize {
+        self.sessions.get(session_id).map_or(0, sessions::Session::in_flight)
     }
 
-    /// What this child was told of its clients, once it has agreed: in the words of [`FromSession::Elsewhere`].
+    /// What this child was told of its clients, once it has agreed: as the variant of [`FromSession::Elsewhere`].
     #[must_use]
     pub fn variant(&self) -> Option<String> {
         self.claim.settled().map(claim::Need::variant)
@@ -308,7 +300,7 @@ impl Router {
     #[must_use]
     pub fn footprint(&self) -> usize {
         let of_sessions: usize =
-            self.sessions.iter().map(|session| 1 + session.queue().len() + session.legs.len()).sum();
+            self.sessions.iter().map(|session| 1 + session.queue().len() + session.input_rounds.len()).sum();
         let of_child = self.calls.len() + self.subscriptions.len() + self.questions.len();
         of_sessions
             + of_child
@@ -324,17 +316,17 @@ impl Router {
     }
 
     /// Says something to a session, alone or as a part of a batch. The line has its end.
-    fn answer(&mut self, seat: Seat, batch: Option<u64>, line: Vec<u8>) {
+    fn answer(&mut self, session_id: SessionId, batch: Option<u64>, line: Vec<u8>) {
         match batch {
-            None => self.effects.push(Effect::ToSession(seat, line)),
+            None => self.effects.push(Effect::ToSession(session_id, line)),
             Some(batch) => self.answer_in(batch, Some(&line)),
         }
     }
 
     /// One request of a batch is done with.
     fn answer_in(&mut self, batch: u64, answer: Option<&[u8]>) {
-        if let Some((seat, line)) = self.batches.answered(batch, answer) {
-            self.effects.push(Effect::ToSession(seat, line));
+        if let Some((session_id, line)) = self.batches.answered(batch, answer) {
+            self.effects.push(Effect::ToSession(session_id, line));
         }
     }
 }

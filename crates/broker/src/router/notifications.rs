@@ -1,4 +1,4 @@
-//! What the child says without being asked, and who is to hear it.
+//! Notifications of the child, and which sessions get them.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use super::child_says::number;
 use super::edits::{Edits, Token};
 use super::levels::Level;
 use super::reverse::text_at;
-use super::sessions::Seat;
+use super::sessions::SessionId;
 use super::{FromChild, Router};
 
 /// The newer era's way to say which stream a notification belongs to.
@@ -46,25 +46,25 @@ impl Router {
         }
     }
 
-    /// To all who are there; in MCP only to those who have said something, since no client expects anything before it has.
+    /// To all sessions; in MCP only to those that have said something, since no client expects anything before it has.
     fn to_all(&self) -> FromChild {
         let speaking = |session: &&super::sessions::Session| session.heard && (session.has_spoken || !self.is_mcp());
-        self.to_these(self.sessions.iter().filter(speaking).map(|session| session.seat).collect())
+        self.to_these(self.sessions.iter().filter(speaking).map(|session| session.session_id).collect())
     }
 
-    fn to_these(&self, mut seats: Vec<Seat>) -> FromChild {
-        seats.retain(|seat| self.sessions.get(*seat).is_some_and(|session| session.heard));
-        match seats[..] {
+    fn to_these(&self, mut session_ids: Vec<SessionId>) -> FromChild {
+        session_ids.retain(|session_id| self.sessions.get(*session_id).is_some_and(|session| session.heard));
+        match session_ids[..] {
             [] => FromChild::Swallow,
-            [seat] => FromChild::To(seat, Edits::none()),
-            _ => FromChild::ToSeveral(seats, Edits::none()),
+            [session_id] => FromChild::To(session_id, Edits::none()),
+            _ => FromChild::ToSeveral(session_ids, Edits::none()),
         }
     }
 
     /// To the session whose it is, if that is known, even if that session has left.
-    fn to_owner(&self, owner: Option<Seat>) -> FromChild {
+    fn to_owner(&self, owner: Option<SessionId>) -> FromChild {
         match owner {
-            Some(seat) => self.to_these(vec![seat]),
+            Some(session_id) => self.to_these(vec![session_id]),
             None => self.to_all(),
         }
     }
@@ -86,12 +86,12 @@ impl Router {
 
     /// To the session whose call it is, with its own name of it in the place of ours.
     fn back_to(&self, call: &Call, text: &[u8], ours: &[u8], theirs: &Token) -> FromChild {
-        match call.seat.filter(|seat| self.sessions.get(*seat).is_some()) {
+        match call.session_id.filter(|session_id| self.sessions.get(*session_id).is_some()) {
             None => FromChild::Swallow,
-            Some(seat) => {
+            Some(session_id) => {
                 let mut edits = Edits::none();
                 edits.replace(place_in(text, ours), theirs.clone());
-                FromChild::To(seat, edits)
+                FromChild::To(session_id, edits)
             }
         }
     }
@@ -137,8 +137,9 @@ impl Router {
             (Some(wanted), Some(level)) => level >= wanted,
             _ => true,
         };
-        let seats = self.sessions.speaking().filter(|session| wants(session.level)).map(|session| session.seat);
-        self.to_these(seats.collect())
+        let session_ids =
+            self.sessions.speaking().filter(|session| wants(session.level)).map(|session| session.session_id);
+        self.to_these(session_ids.collect())
     }
 
     /// In the newer era it belongs to a request, and does not say to which; but to one that wants to be told so much.
@@ -148,7 +149,7 @@ impl Router {
         asked.dedup();
         match self.sessions.flying() {
             _ if !asked.is_empty() => self.to_these(asked),
-            // Nobody has asked for it, but a child may say it all the same, and not in passing to strangers.
+            // No session has asked for it, and a child may say it all the same; it goes to no session that it may not concern.
             0 => self.to_all(),
             1 => self.to_these(self.sessions.only_one_flying().into_iter().collect()),
             _ => FromChild::Swallow,

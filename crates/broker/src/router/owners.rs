@@ -3,28 +3,28 @@
 
 use std::collections::VecDeque;
 
-use super::sessions::Seat;
+use super::sessions::SessionId;
 
-const MOST: usize = 1024;
+const MAX_OWNERS: usize = 1024;
 
 /// Whose they are.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
-    named: VecDeque<(Box<str>, Seat)>,
+    named: VecDeque<(Box<str>, SessionId)>,
 }
 
 impl Owners {
-    pub(super) fn add(&mut self, name: &str, seat: Seat) {
+    pub(super) fn add(&mut self, name: &str, session_id: SessionId) {
         self.named.retain(|(known, _)| **known != *name);
-        if self.named.len() >= MOST {
+        if self.named.len() >= MAX_OWNERS {
             self.named.pop_front();
         }
-        self.named.push_back((name.into(), seat));
+        self.named.push_back((name.into(), session_id));
     }
 
     /// Whose it is. That session may have left.
-    pub(super) fn of(&self, name: &str) -> Option<Seat> {
-        self.named.iter().find(|(known, _)| **known == *name).map(|(_, seat)| *seat)
+    pub(super) fn of(&self, name: &str) -> Option<SessionId> {
+        self.named.iter().find(|(known, _)| **known == *name).map(|(_, session_id)| *session_id)
     }
 
     pub(super) fn clear(&mut self) {

@@ -1,51 +1,51 @@
-//! What a session has said and may not say to the child yet. Bounded: beyond that, the session is not read from.
+//! Messages of a session that wait for their turn. Bounded: beyond that, the session is not read from.
 
 use std::collections::VecDeque;
 
 use nostray_rpc::Id;
 
-const MOST_LINES: usize = 1024;
-const MOST_BYTES: usize = 4 << 20;
+const MAX_QUEUED_LINES: usize = 1024;
+const MAX_QUEUED_BYTES: usize = 4 << 20;
 
 /// One message that waits.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct QueuedMessage {
     /// Without its end.
     pub(super) text: Vec<u8>,
     /// The id, if it is a request.
     pub(super) id: Option<Id>,
     /// The batch that its answer belongs to.
     pub(super) batch: Option<u64>,
-    /// It waits for its turn and for nothing else, so that until then it need not be looked at.
+    /// It waits for its turn and for nothing else, so it need not be looked at before.
     pub(super) plain: bool,
 }
 
-/// Those of one session, in their order.
+/// The messages of one session, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedMessage>,
     bytes: usize,
 }
 
 impl Queue {
-    pub(super) fn push(&mut self, waiting: Waiting) {
+    pub(super) fn push(&mut self, waiting: QueuedMessage) {
         self.bytes += waiting.text.len();
         self.waiting.push_back(waiting);
     }
 
-    /// It was taken out in vain.
-    pub(super) fn put_back(&mut self, waiting: Waiting) {
+    /// Puts a message back to where it was taken from.
+    pub(super) fn put_back(&mut self, waiting: QueuedMessage) {
         self.bytes += waiting.text.len();
         self.waiting.push_front(waiting);
     }
 
-    pub(super) fn pop(&mut self) -> Option<Waiting> {
+    pub(super) fn pop(&mut self) -> Option<QueuedMessage> {
         let waiting = self.waiting.pop_front()?;
         self.bytes -= waiting.text.len();
         Some(waiting)
     }
 
-    pub(super) fn first(&self) -> Option<&Waiting> {
+    pub(super) fn first(&self) -> Option<&QueuedMessage> {
         self.waiting.front()
     }
 
@@ -58,11 +58,11 @@ impl Queue {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.waiting.len() >= MOST_LINES || self.bytes >= MOST_BYTES
+        self.waiting.len() >= MAX_QUEUED_LINES || self.bytes >= MAX_QUEUED_BYTES
     }
 
     /// The session waits for this no longer. Some if it was here: then the child has not seen it and never will.
-    pub(super) fn cancelled(&mut self, id: &Id) -> Option<Waiting> {
+    pub(super) fn cancelled(&mut self, id: &Id) -> Option<QueuedMessage> {
         let at = self.waiting.iter().position(|waiting| waiting.id.as_ref() == Some(id))?;
         let waiting = self.waiting.remove(at)?;
         self.bytes -= waiting.text.len();
@@ -74,8 +74,8 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn waiting(id: i64, length: usize) -> Waiting {
-        Waiting { text: vec![b'x'; length], id: Some(Id::Int(id)), batch: None, plain: true }
+    fn waiting(id: i64, length: usize) -> QueuedMessage {
+        QueuedMessage { text: vec![b'x'; length], id: Some(Id::Int(id)), batch: None, plain: true }
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
         }
         assert!(queue.is_full());
         let mut queue = Queue::default();
-        queue.push(waiting(1, MOST_BYTES));
+        queue.push(waiting(1, MAX_QUEUED_BYTES));
         assert!(queue.is_full());
     }
 }

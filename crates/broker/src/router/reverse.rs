@@ -1,4 +1,4 @@
-//! What the child asks. The ids are the child's own, so they need not be changed; but who is meant has to be found out.
+//! What the child asks. The ids are the child's own, so they need not be changed; but the session that is meant has to be found out.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use nostray_rpc::{Id, IdToken, error_to, find, result_to};
 use nostray_supervise::Moment;
 
 use super::edits::{Edits, Token};
-use super::sessions::Seat;
+use super::sessions::SessionId;
 use super::{Effect, FromChild, GONE, INTERNAL, ReverseTo, Router};
 
 /// What a session was asked and has not answered yet.
@@ -18,7 +18,7 @@ pub(super) struct Questions {
 /// One of them.
 #[derive(Debug)]
 pub(super) struct Question {
-    seat: Seat,
+    session_id: SessionId,
     /// Its id, as the child wrote it.
     pub(super) id: Token,
     /// By which the session tells how far it is.
@@ -33,19 +33,21 @@ impl Questions {
     }
 
     /// A session answers. None if it was not asked that.
-    pub(super) fn answered(&mut self, seat: Seat, id: &Id) -> Option<Question> {
-        self.open.get(id).filter(|question| question.seat == seat)?;
+    pub(super) fn answered(&mut self, session_id: SessionId, id: &Id) -> Option<Question> {
+        self.open.get(id).filter(|question| question.session_id == session_id)?;
         self.open.remove(id)
     }
 
-    /// The child takes it back: who was asked.
-    pub(super) fn withdrawn(&mut self, id: &Id) -> Option<Seat> {
-        self.open.remove(id).map(|question| question.seat)
+    /// The child withdraws a question. Returns the session that was asked.
+    pub(super) fn withdrawn(&mut self, id: &Id) -> Option<SessionId> {
+        self.open.remove(id).map(|question| question.session_id)
     }
 
     /// Whether a session was asked something that has this progress token.
-    pub(super) fn has_progress(&self, seat: Seat, token: &Id) -> bool {
-        self.open.values().any(|question| question.seat == seat && question.progress.as_ref() == Some(token))
+    pub(super) fn has_progress(&self, session_id: SessionId, token: &Id) -> bool {
+        self.open
+            .values()
+            .any(|question| question.session_id == session_id && question.progress.as_ref() == Some(token))
     }
 
     pub(super) fn clear(&mut self) {
@@ -57,14 +59,14 @@ impl Questions {
     }
 }
 
-/// How the older era's handshake went, as far as it tells who is meant by a child that asks something right after it.
+/// How the older era's handshake went, as far as it tells which session is meant by a question right after it.
 #[derive(Debug)]
 pub(super) struct Handshake {
     /// Whose `initialize` went to the child.
-    pub(super) begun_by: Option<Seat>,
+    pub(super) begun_by: Option<SessionId>,
     /// Whose `notifications/initialized` did.
-    ended_by: Option<Seat>,
-    /// Somebody else has come since then.
+    ended_by: Option<SessionId>,
+    /// Another session has come since then.
     has_company: bool,
     /// The child was asked nothing else.
     pub(super) is_all: bool,
@@ -78,18 +80,18 @@ impl Default for Handshake {
 
 impl Handshake {
     /// A session says that the handshake is complete. True for the first.
-    pub(super) fn ends(&mut self, seat: Seat) -> bool {
+    pub(super) fn ends(&mut self, session_id: SessionId) -> bool {
         let is_first = self.ended_by.is_none();
-        self.ended_by.get_or_insert(seat);
+        self.ended_by.get_or_insert(session_id);
         is_first
     }
 
-    pub(super) fn somebody_came(&mut self, seat: Seat) {
-        self.has_company |= self.ended_by.is_some_and(|first| first != seat);
+    pub(super) fn somebody_came(&mut self, session_id: SessionId) {
+        self.has_company |= self.ended_by.is_some_and(|first| first != session_id);
     }
 
     /// The session that the child asks while nothing is in flight, because of the handshake.
-    fn partner(&self, method: &str) -> Option<Seat> {
+    fn partner(&self, method: &str) -> Option<SessionId> {
         // Servers ask for the roots as soon as they may.
         let partner = if method == "roots/list" { self.ended_by.or(self.begun_by) } else { self.ended_by };
         partner.filter(|_| self.is_all && (method == "roots/list" || !self.has_company))
@@ -98,7 +100,7 @@ impl Handshake {
 
 /// Whom the child asks.
 enum Asked {
-    Session(Seat),
+    Session(SessionId),
     /// A session that has left, or none.
     Nobody,
     /// That is not certain, and why.
@@ -156,25 +158,27 @@ impl Router {
             return FromChild::Swallow;
         }
         let asked = match (self.certainly_asked(text, method, now), self.reverse_to) {
-            (Asked::Session(seat), _) => Asked::Session(seat),
+            (Asked::Session(session_id), _) => Asked::Session(session_id),
             (Asked::Nobody | Asked::Unclear(_), ReverseTo::Newest) => {
                 self.sessions.newest().map_or(Asked::Nobody, Asked::Session)
             }
             (asked, ReverseTo::Certain) => asked,
         };
         let refusal = match asked {
-            Asked::Session(seat) => {
+            Asked::Session(session_id) => {
                 let line = (self.reverse_to == ReverseTo::Newest).then(|| Edits::none().line(text));
                 let progress = params.and_then(|params| {
                     find(params, &["_meta", "progressToken"]).and_then(|at| Id::from_json(&params[at]))
                 });
-                self.questions.open.insert(id.id(), Question { seat, id: Token::new(id.raw()), progress, line });
+                self.questions
+                    .open
+                    .insert(id.id(), Question { session_id, id: Token::new(id.raw()), progress, line });
                 if method == "elicitation/create"
                     && let Some(name) = params.and_then(|params| text_at(params, &["elicitationId"]))
                 {
-                    self.elicitations.add(&name, seat);
+                    self.elicitations.add(&name, session_id);
                 }
-                return FromChild::To(seat, Edits::none());
+                return FromChild::To(session_id, Edits::none());
             }
             Asked::Nobody => error_to(id.raw(), GONE, "the session that this belongs to is not there"),
             Asked::Unclear(why) => {
@@ -188,22 +192,22 @@ impl Router {
         FromChild::Swallow
     }
 
-    fn here(&self, seat: Seat) -> Asked {
-        match self.sessions.get(seat) {
-            Some(session) if session.heard => Asked::Session(seat),
+    fn here(&self, session_id: SessionId) -> Asked {
+        match self.sessions.get(session_id) {
+            Some(session) if session.heard => Asked::Session(session_id),
             _ => Asked::Nobody,
         }
     }
 
     /// The session that a message names by `--route-by`. It may have left.
-    pub(super) fn owner_named_in(&mut self, text: &[u8]) -> Option<Seat> {
+    pub(super) fn owner_named_in(&mut self, text: &[u8]) -> Option<SessionId> {
         let sessions = &self.sessions;
-        self.routes.owner(text, |seat| sessions.get(seat).is_some())
+        self.routes.owner(text, |session_id| sessions.get(session_id).is_some())
     }
 
     fn certainly_asked(&mut self, text: &[u8], method: &str, now: Moment) -> Asked {
-        if let Some(seat) = self.owner_named_in(text) {
-            return self.here(seat);
+        if let Some(session_id) = self.owner_named_in(text) {
+            return self.here(session_id);
         }
         if self.sessions.speaking().next().is_none() {
             return Asked::Nobody;
@@ -212,7 +216,7 @@ impl Router {
         // the sessions that are back first are no more certain than those that are not.
         let restarted = !self.sessions.all_told();
         let guess = match (self.sessions.alone(), self.sessions.flying()) {
-            (Some(seat), _) => Ok(seat),
+            (Some(session_id), _) => Ok(session_id),
             (None, 0) if self.is_mcp() && (method == "roots/list" || !restarted) => {
                 self.handshake.partner(method).ok_or(Unclear::NothingInFlight)
             }
@@ -221,19 +225,19 @@ impl Router {
             (None, _) => self.sessions.only_one_flying().ok_or(Unclear::Several),
         };
         match guess {
-            Ok(seat) if self.calls.may_still_ask(now).all(|other| other == seat) => self.here(seat),
+            Ok(session_id) if self.calls.may_still_ask(now).all(|other| other == session_id) => self.here(session_id),
             Ok(_) => Asked::Unclear(Unclear::GivenUp),
             Err(why) => Asked::Unclear(why),
         }
     }
 
     /// A session has left. What it was asked is asked of another, or the child is told.
-    pub(super) fn ask_somebody_else(&mut self, seat: Seat) {
+    pub(super) fn ask_somebody_else(&mut self, session_id: SessionId) {
         let mut ids: Vec<Id> = self
             .questions
             .open
             .iter()
-            .filter(|(_, question)| question.seat == seat)
+            .filter(|(_, question)| question.session_id == session_id)
             .map(|(id, _)| id.clone())
             .collect();
         ids.sort_unstable_by_key(Id::to_json);
@@ -241,7 +245,7 @@ impl Router {
         for id in ids {
             let Some(question) = self.questions.open.get_mut(&id) else { continue };
             if let (Some(next), Some(line)) = (next, &question.line) {
-                question.seat = next;
+                question.session_id = next;
                 self.effects.push(Effect::ToSession(next, line.clone()));
             } else if let Some(question) = self.questions.open.remove(&id) {
                 let line = error_to(question.id.json(), GONE, "the session that was asked has ended");

@@ -4,12 +4,12 @@ use std::collections::{HashMap, VecDeque};
 
 use nostray_rpc::{Id, find};
 
-use super::sessions::Seat;
+use super::sessions::SessionId;
 
 /// How many values are remembered. Those of sessions that have left are forgotten first.
-const MOST: usize = 4096;
+const MAX_ROUTES: usize = 4096;
 /// How many sessions are remembered that have used the same value.
-const MOST_USERS: usize = 16;
+const MAX_USERS: usize = 16;
 
 /// Which value belongs to which session.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(super) struct Routes {
     paths: Vec<Vec<String>>,
     /// The session that used a value first owns it: another that uses it could only listen in. When the owner leaves, the next one
     /// that has used it does.
-    by_value: HashMap<Id, Vec<Seat>>,
+    by_value: HashMap<Id, Vec<SessionId>>,
     /// In the order in which they were first seen.
     order: VecDeque<Id>,
     /// Some may be of sessions that have left.
@@ -56,36 +56,36 @@ impl Routes {
     }
 
     /// A session uses the values that it names, under whichever path.
-    pub(super) fn learn(&mut self, text: &[u8], seat: Seat, is_here: impl Fn(Seat) -> bool) {
+    pub(super) fn learn(&mut self, text: &[u8], session_id: SessionId, is_here: impl Fn(SessionId) -> bool) {
         for value in self.values(text) {
-            self.learn_value(value, seat, &is_here);
+            self.learn_value(value, session_id, &is_here);
         }
     }
 
-    fn learn_value(&mut self, value: Id, seat: Seat, is_here: impl Fn(Seat) -> bool) {
+    fn learn_value(&mut self, value: Id, session_id: SessionId, is_here: impl Fn(SessionId) -> bool) {
         if let Some(users) = self.by_value.get_mut(&value) {
-            if !users.contains(&seat) {
+            if !users.contains(&session_id) {
                 users.retain(|user| is_here(*user));
-                if users.len() < MOST_USERS {
-                    users.push(seat);
+                if users.len() < MAX_USERS {
+                    users.push(session_id);
                 }
             }
             return;
         }
-        if self.by_value.len() >= MOST && std::mem::take(&mut self.has_gaps) {
+        if self.by_value.len() >= MAX_ROUTES && std::mem::take(&mut self.has_gaps) {
             self.forget_values_of_the_left(is_here);
         }
-        if self.by_value.len() >= MOST
+        if self.by_value.len() >= MAX_ROUTES
             && let Some(oldest) = self.order.pop_front()
         {
             self.by_value.remove(&oldest);
         }
         self.order.push_back(value.clone());
-        self.by_value.insert(value, vec![seat]);
+        self.by_value.insert(value, vec![session_id]);
     }
 
     /// Whose a message of the child is, if it says so. That session may have left.
-    pub(super) fn owner(&mut self, text: &[u8], is_here: impl Fn(Seat) -> bool) -> Option<Seat> {
+    pub(super) fn owner(&mut self, text: &[u8], is_here: impl Fn(SessionId) -> bool) -> Option<SessionId> {
         if !self.is_used() {
             return None;
         }
@@ -117,12 +117,12 @@ impl Routes {
     }
 
     /// The next child names sessions as the last one did: each front replays what its session is called.
-    pub(super) fn child_gone(&mut self, is_here: impl Fn(Seat) -> bool) {
+    pub(super) fn child_gone(&mut self, is_here: impl Fn(SessionId) -> bool) {
         self.has_gaps = false;
         self.forget_values_of_the_left(is_here);
     }
 
-    fn forget_values_of_the_left(&mut self, is_here: impl Fn(Seat) -> bool) {
+    fn forget_values_of_the_left(&mut self, is_here: impl Fn(SessionId) -> bool) {
         self.by_value.retain(|_, users| users.iter().any(|user| is_here(*user)));
         self.order.retain(|value| self.by_value.contains_key(value));
     }
@@ -140,19 +140,19 @@ mod tests {
     fn what_is_remembered_is_bounded_and_the_living_come_before_the_dead() {
         let mut routes = Routes::new(vec![vec!["params".to_owned(), "of".to_owned()]]);
         let line = |value: usize| format!(r#"{{"params":{{"of":{value}}}}}"#);
-        routes.learn(line(0).as_bytes(), Seat(1), |_| true);
-        for value in 1..MOST {
-            routes.learn(line(value).as_bytes(), Seat(2), |_| true);
+        routes.learn(line(0).as_bytes(), SessionId(1), |_| true);
+        for value in 1..MAX_ROUTES {
+            routes.learn(line(value).as_bytes(), SessionId(2), |_| true);
         }
         routes.somebody_left();
-        routes.learn(line(MOST).as_bytes(), Seat(1), |seat| seat == Seat(1));
+        routes.learn(line(MAX_ROUTES).as_bytes(), SessionId(1), |session_id| session_id == SessionId(1));
         assert_eq!((routes.len(), routes.order.len()), (2, 2));
-        assert_eq!(routes.owner(line(0).as_bytes(), |_| true), Some(Seat(1)));
+        assert_eq!(routes.owner(line(0).as_bytes(), |_| true), Some(SessionId(1)));
         assert_eq!(routes.owner(line(1).as_bytes(), |_| true), None);
-        for value in MOST + 1..3 * MOST {
-            routes.learn(line(value).as_bytes(), Seat(1), |_| true);
+        for value in MAX_ROUTES + 1..3 * MAX_ROUTES {
+            routes.learn(line(value).as_bytes(), SessionId(1), |_| true);
         }
-        assert_eq!((routes.len(), routes.order.len()), (MOST, MOST));
-        assert_eq!(routes.owner(line(3 * MOST - 1).as_bytes(), |_| true), Some(Seat(1)));
+        assert_eq!((routes.len(), routes.order.len()), (MAX_ROUTES, MAX_ROUTES));
+        assert_eq!(routes.owner(line(3 * MAX_ROUTES - 1).as_bytes(), |_| true), Some(SessionId(1)));
     }
 }

@@ -8,12 +8,12 @@ use nostray_supervise::Moment;
 use super::admission::{Ask, Otherwise, means_something, place_in};
 use super::calls::Note;
 use super::edits::{Edits, Token};
-use super::queue::Waiting;
-use super::sessions::{Elsewhere, Seat};
+use super::queue::QueuedMessage;
+use super::sessions::{Elsewhere, SessionId};
 use super::tasks::INVALID_PARAMS;
 use super::{Effect, FromSession, INTERNAL, INVALID, PARSE, Router};
 
-/// What the language servers' protocol says to whoever has cancelled a request.
+/// The error of the language servers' protocol for a request that its client has cancelled.
 const CANCELLED: i64 = -32800;
 
 /// A line that is longer is not read through if a glance says what it is.
@@ -54,57 +54,58 @@ fn is_request_in_disguise(method: &str, params: Option<&[u8]>) -> bool {
 
 impl Router {
     /// Takes in a line of a session that every reader understands in the same way.
-    pub(super) fn session_says_clearly(&mut self, seat: Seat, text: &[u8], now: Moment) -> FromSession {
+    pub(super) fn session_says_clearly(&mut self, session_id: SessionId, text: &[u8], now: Moment) -> FromSession {
         if text.len() > LONG
             && !self.routes.is_used()
             && let Some(GlimpseAt::Request { id, method, params }) = glance_at(text)
             && let Ok(method) = std::str::from_utf8(method)
         {
-            self.speaks(seat);
-            return self.session_asks(seat, &Ask { text, id, method, params, batch: None });
+            self.speaks(session_id);
+            return self.session_asks(session_id, &Ask { text, id, method, params, batch: None });
         }
         match read(text) {
-            Ok(Message::One(envelope)) => self.session_message(seat, text, &envelope, None, now),
+            Ok(Message::One(envelope)) => self.session_message(session_id, text, &envelope, None, now),
             Ok(Message::Batch(envelopes)) => {
-                self.session_batch(seat, &envelopes, now);
+                self.session_batch(session_id, &envelopes, now);
                 FromSession::Swallow
             }
             Err(why) => {
-                self.refuse(seat, &why);
+                self.refuse(session_id, &why);
                 FromSession::Swallow
             }
         }
     }
 
     /// A line of a session that was too long to be kept.
-    pub fn session_said_too_much(&mut self, seat: Seat, length: u64, limit: usize, seen: &Skimmed) {
-        let Some(id) = seen.id.as_ref().filter(|_| self.sessions.get(seat).is_some_and(|session| session.heard))
+    pub fn session_said_too_much(&mut self, session_id: SessionId, length: u64, limit: usize, seen: &Skimmed) {
+        let Some(id) =
+            seen.id.as_ref().filter(|_| self.sessions.get(session_id).is_some_and(|session| session.heard))
         else {
             return;
         };
         let message = format!("of {length} bytes is longer than --max-line {limit} allows; it was skipped");
         if seen.is_response {
-            self.answer_is_lost(seat, id, &format!("the client's answer {message}"));
+            self.answer_is_lost(session_id, id, &format!("the client's answer {message}"));
         } else {
-            self.speaks(seat);
+            self.speaks(session_id);
             let line = error(id, INVALID, &format!("a request {message}"), None);
-            self.effects.push(Effect::ToSession(seat, line));
+            self.effects.push(Effect::ToSession(session_id, line));
         }
     }
 
     /// The child waits for an answer that cannot be given to it.
-    pub(super) fn answer_is_lost(&mut self, seat: Seat, id: &Id, message: &str) {
-        if let Some(question) = self.questions.answered(seat, id) {
+    pub(super) fn answer_is_lost(&mut self, session_id: SessionId, id: &Id, message: &str) {
+        if let Some(question) = self.questions.answered(session_id, id) {
             self.effects.push(Effect::ToChild(error_to(question.id.json(), INTERNAL, message)));
         }
     }
 
-    /// A line that is no message. The child does not see it: it could only answer to nobody.
-    pub(super) fn refuse(&mut self, seat: Seat, why: &NotAMessage) {
+    /// A line that is no message. The child does not see it: its answer could not be routed.
+    pub(super) fn refuse(&mut self, session_id: SessionId, why: &NotAMessage) {
         let (id, code) = match why {
             NotAMessage::Empty => return,
             NotAMessage::NotUtf8 { id: Some(id), is_response: true } => {
-                return self.answer_is_lost(seat, id, "the client's answer is not UTF-8, so it is not JSON");
+                return self.answer_is_lost(session_id, id, "the client's answer is not UTF-8, so it is not JSON");
             }
             NotAMessage::NotUtf8 { id, .. } => (id.as_ref(), PARSE),
             NotAMessage::NotAnObject | NotAMessage::Broken => (None, PARSE),
@@ -115,44 +116,44 @@ impl Router {
             Some(id) => error(id, code, &message, None),
             None => error_to(b"null", code, &message),
         };
-        self.effects.push(Effect::ToSession(seat, line));
+        self.effects.push(Effect::ToSession(session_id, line));
     }
 
     /// The session has said something to this child.
-    fn speaks(&mut self, seat: Seat) {
-        if let Some(session) = self.sessions.get_mut(seat)
+    fn speaks(&mut self, session_id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(session_id)
             && !std::mem::replace(&mut session.has_spoken, true)
         {
             session.has_ever_spoken = true;
-            self.handshake.somebody_came(seat);
+            self.handshake.somebody_came(session_id);
         }
     }
 
     fn session_message(
         &mut self,
-        seat: Seat,
+        session_id: SessionId,
         text: &[u8],
         envelope: &Envelope<'_>,
         batch: Option<u64>,
         now: Moment,
     ) -> FromSession {
-        self.speaks(seat);
+        self.speaks(session_id);
         if self.routes.is_used() && !matches!(envelope.kind, Kind::Response { .. }) {
             let sessions = &self.sessions;
-            self.routes.learn(envelope.text, seat, |seat| sessions.get(seat).is_some());
+            self.routes.learn(envelope.text, session_id, |session_id| sessions.get(session_id).is_some());
         }
         match &envelope.kind {
             Kind::Request { id, method, params } => {
-                self.session_asks(seat, &Ask::new(text, id.raw(), method, *params, batch))
+                self.session_asks(session_id, &Ask::new(text, id.raw(), method, *params, batch))
             }
-            Kind::Notification { method, params } => self.session_notifies(seat, text, method, *params, now),
+            Kind::Notification { method, params } => self.session_notifies(session_id, text, method, *params, now),
             Kind::Response { id: Some(id), outcome: Outcome::Result(result) }
-                if self.names_a_strange_task(seat, "", Some(result)) =>
+                if self.names_a_strange_task(session_id, "", Some(result)) =>
             {
-                self.answer_is_lost(seat, &id.id(), "the client's answer names a task of another session");
+                self.answer_is_lost(session_id, &id.id(), "the client's answer names a task of another session");
                 FromSession::Swallow
             }
-            Kind::Response { id: Some(id), .. } if self.questions.answered(seat, &id.id()).is_some() => {
+            Kind::Response { id: Some(id), .. } if self.questions.answered(session_id, &id.id()).is_some() => {
                 FromSession::ToChild(Edits::none())
             }
             Kind::Response { .. } => FromSession::Swallow,
@@ -160,49 +161,53 @@ impl Router {
     }
 
     /// Each message of a batch goes its own way, and the answers come back together.
-    fn session_batch(&mut self, seat: Seat, envelopes: &[Envelope<'_>], now: Moment) {
+    fn session_batch(&mut self, session_id: SessionId, envelopes: &[Envelope<'_>], now: Moment) {
         let belongs = |envelope: &Envelope<'_>| match &envelope.kind {
             // A stream would keep the others from ever being complete.
             Kind::Request { method, .. } => method != "subscriptions/listen" || !self.is_mcp(),
             Kind::Notification { .. } | Kind::Response { .. } => false,
         };
         let belonging: Vec<_> = envelopes.iter().map(belongs).collect();
-        let batch = self.batches.open(seat, belonging.iter().filter(|belongs| **belongs).count());
+        let batch = self.batches.open(session_id, belonging.iter().filter(|belongs| **belongs).count());
         for (envelope, belongs) in envelopes.iter().zip(belonging) {
-            match self.session_message(seat, envelope.text, envelope, batch.filter(|_| belongs), now) {
+            match self.session_message(session_id, envelope.text, envelope, batch.filter(|_| belongs), now) {
                 FromSession::ToChild(edits) => self.effects.push(Effect::ToChild(edits.line(envelope.text))),
                 FromSession::Swallow => {}
                 FromSession::Elsewhere { why, .. } => {
                     if matches!(envelope.kind, Kind::Request { .. }) {
-                        self.refuse_in_batch(seat, batch.filter(|_| belongs), envelope.text, &why);
+                        self.refuse_in_batch(session_id, batch.filter(|_| belongs), envelope.text, &why);
                     }
                 }
             }
         }
     }
 
-    fn session_asks(&mut self, seat: Seat, ask: &Ask<'_>) -> FromSession {
-        let Some(session) = self.sessions.get(seat) else { return FromSession::Swallow };
+    fn session_asks(&mut self, session_id: SessionId, ask: &Ask<'_>) -> FromSession {
+        let Some(session) = self.sessions.get(session_id) else { return FromSession::Swallow };
         if is_cancel(ask.method).is_some() || (self.is_mcp() && ask.method.starts_with("notifications/")) {
             // A child that takes it for the notification would act on ids that the router has not renamed.
             let message = format!("{:?} is a notification, and a notification has no id", ask.method);
-            self.answer(seat, ask.batch, error_to(ask.raw_id(), INVALID, &message));
+            self.answer(session_id, ask.batch, error_to(ask.raw_id(), INVALID, &message));
             return FromSession::Swallow;
         }
-        if self.names_a_strange_task(seat, ask.method, ask.json()) {
-            self.answer(seat, ask.batch, error_to(ask.raw_id(), INVALID_PARAMS, "this session has no such task"));
+        if self.names_a_strange_task(session_id, ask.method, ask.json()) {
+            self.answer(
+                session_id,
+                ask.batch,
+                error_to(ask.raw_id(), INVALID_PARAMS, "this session has no such task"),
+            );
             return FromSession::Swallow;
         }
         if let Some(Elsewhere { variant, why }) = session.elsewhere.clone() {
             return FromSession::Elsewhere { variant, why };
         }
-        let admission = if self.must_queue(session) { Err(Otherwise::Wait) } else { self.admit(seat, ask) };
+        let admission = if self.must_queue(session) { Err(Otherwise::Wait) } else { self.admit(session_id, ask) };
         match admission {
             Ok(edits) => FromSession::ToChild(edits),
             Err(Otherwise::Done) => FromSession::Swallow,
             Err(Otherwise::Wait) => {
-                self.sessions.push(seat, ask.waiting());
-                // Those who have waited longer may wait for something else.
+                self.sessions.push(session_id, ask.waiting());
+                // A session that has waited longer may wait for something else.
                 if self.turns.are_taken() {
                     self.go_on();
                 }
@@ -210,7 +215,7 @@ impl Router {
             }
             Err(Otherwise::Elsewhere(elsewhere)) => {
                 if ask.batch.is_none()
-                    && let Some(session) = self.sessions.get_mut(seat)
+                    && let Some(session) = self.sessions.get_mut(session_id)
                 {
                     session.elsewhere = Some(elsewhere.clone());
                 }
@@ -221,52 +226,58 @@ impl Router {
 
     fn session_notifies(
         &mut self,
-        seat: Seat,
+        session_id: SessionId,
         text: &[u8],
         method: &str,
         params: Option<&[u8]>,
         now: Moment,
     ) -> FromSession {
         if let Some(cancel) = is_cancel(method) {
-            return self.session_cancels(seat, text, params, cancel, now);
+            return self.session_cancels(session_id, text, params, cancel, now);
         }
         if self.is_mcp() && method == "notifications/progress" {
             let token = params.and_then(|params| Some(&params[find(params, &["progressToken"])?]));
-            let is_own = token.and_then(Id::from_json).is_some_and(|token| self.questions.has_progress(seat, &token));
+            let is_own =
+                token.and_then(Id::from_json).is_some_and(|token| self.questions.has_progress(session_id, &token));
             return if is_own { FromSession::ToChild(Edits::none()) } else { FromSession::Swallow };
         }
-        if self.names_a_strange_task(seat, method, params) {
+        if self.names_a_strange_task(session_id, method, params) {
             return FromSession::Swallow;
         }
         if self.is_mcp() && is_request_in_disguise(method, params) {
             let message = format!("{method:?} has no id, and is said like a request");
-            self.effects.push(Effect::ToSession(seat, error_to(b"null", INVALID, &message)));
+            self.effects.push(Effect::ToSession(session_id, error_to(b"null", INVALID, &message)));
             return FromSession::Swallow;
         }
-        let Some(session) = self.sessions.get(seat) else { return FromSession::Swallow };
+        let Some(session) = self.sessions.get(session_id) else { return FromSession::Swallow };
         if let Some(Elsewhere { variant, why }) = session.elsewhere.clone() {
             return FromSession::Elsewhere { variant, why };
         }
         if !session.queue().is_empty() {
             // It may speak of what was asked before.
-            self.sessions.push(seat, Waiting { text: text.to_vec(), id: None, batch: None, plain: false });
+            self.sessions
+                .push(session_id, QueuedMessage { text: text.to_vec(), id: None, batch: None, plain: false });
             return FromSession::Swallow;
         }
-        if self.is_for_the_child(seat, method) { FromSession::ToChild(Edits::none()) } else { FromSession::Swallow }
+        if self.is_for_the_child(session_id, method) {
+            FromSession::ToChild(Edits::none())
+        } else {
+            FromSession::Swallow
+        }
     }
 
     /// Whether a notification that nothing holds up goes to the child. The end of the handshake does once.
-    pub(super) fn is_for_the_child(&mut self, seat: Seat, method: &str) -> bool {
+    pub(super) fn is_for_the_child(&mut self, session_id: SessionId, method: &str) -> bool {
         if !self.is_mcp() || method != "notifications/initialized" || self.handshake.begun_by.is_none() {
             return true;
         }
-        self.handshake.ends(seat)
+        self.handshake.ends(session_id)
     }
 
     /// A session waits for one of its calls no longer.
     fn session_cancels(
         &mut self,
-        seat: Seat,
+        session_id: SessionId,
         text: &[u8],
         params: Option<&[u8]>,
         cancel: Cancel,
@@ -278,17 +289,17 @@ impl Router {
         let Some(place) = find(params, &[cancel.member()]) else { return FromSession::Swallow };
         let token = &params[place];
         let Some(id) = Id::from_json(token) else { return FromSession::Swallow };
-        if let Some(waiting) = self.sessions.cancelled(seat, &id) {
+        if let Some(waiting) = self.sessions.cancelled(session_id, &id) {
             if is_answered {
                 let line = error_to(token, CANCELLED, "cancelled before it was asked");
-                self.answer(seat, waiting.batch, line);
+                self.answer(session_id, waiting.batch, line);
             } else if let Some(batch) = waiting.batch {
                 self.answer_in(batch, None);
             }
             self.go_on();
             return FromSession::Swallow;
         }
-        let Some(ours) = self.calls.find(seat, &id) else { return FromSession::Swallow };
+        let Some(ours) = self.calls.find(session_id, &id) else { return FromSession::Swallow };
         let mut edits = Edits::none();
         edits.replace(place_in(text, token), Token::number(ours));
         if is_answered {
@@ -303,12 +314,12 @@ impl Router {
         FromSession::ToChild(edits)
     }
 
-    /// Nobody waits for this call any more; what it does in the child is not certain from now on.
+    /// Abandons a call. What it does in the child is not certain from now on.
     fn give_up(&mut self, ours: i64, now: Moment) {
         let Some(call) = self.calls.get(ours) else { return };
-        if let Some(seat) = call.waited_for_by() {
-            self.sessions.landed(seat);
-        } else if let Some(session) = call.seat.and_then(|seat| self.sessions.get_mut(seat)) {
+        if let Some(session_id) = call.waited_for_by() {
+            self.sessions.landed(session_id);
+        } else if let Some(session) = call.session_id.and_then(|session_id| self.sessions.get_mut(session_id)) {
             session.streams -= 1;
         }
         match &call.note {
@@ -325,7 +336,7 @@ impl Router {
         self.no_longer_awaited(ours, Some(now));
     }
 
-    /// Remembers a call that nobody waits for, and since when the child knows that; and forgets one that has been that for too long.
+    /// Tracks an abandoned call, and since when the child knows that; evicts the oldest.
     pub(super) fn no_longer_awaited(&mut self, ours: i64, told: Option<Moment>) {
         let Some((forgotten, call)) = self.calls.give_up(ours, told) else { return };
         match &call.note {

@@ -1,54 +1,54 @@
-//! The child: starting it, ending it, and telling those who hold it what has become of it.
+//! Starts and ends the child, and tells its sessions what has become of it.
 
 use std::time::{Duration, Instant};
 
 use nostray_pen::OWN_FAILURE;
 use nostray_registry::{Story, masked};
 use nostray_slot::{Claim, IfTaken, MAX_HANDOVERS, NOT_NOW, Refusal, SlotRequest, Step};
-use nostray_supervise::link::ToFront;
-use nostray_supervise::{Action, Cause, Generation, Happened, MachineEvent as Event, State, Why};
+use nostray_supervise::lifecycle::Effect;
+use nostray_supervise::wire::ToFront;
+use nostray_supervise::{Cause, ChildLoss, Generation, MachineEvent as Event, State, Why};
 
 use super::Steward;
-use super::sitting::Hearing;
+use super::attachments::Inbound;
 
-/// How soon to look again whether what was there before is gone, at first and at most.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
-const LOOK_AT_LEAST: Duration = Duration::from_millis(20);
-/// And how often somebody is to end what nobody keeps any more.
-const SWEEP_AGAIN: u32 = 50;
+/// How soon to look again whether predecessors of the child are gone, at first and at most.
+const LOOK_INTERVAL_FIRST: Duration = Duration::from_millis(1);
+const LOOK_INTERVAL_MAX: Duration = Duration::from_millis(20);
+/// Every so many looks, sweep what has no guard any more.
+const SWEEP_EVERY: u32 = 50;
 
 impl Steward {
-    /// Lets the machine take something in, and does what it says.
+    /// Lets the lifecycle take in an event, and performs what follows.
     pub(super) fn drive(&mut self, event: Event) {
-        let luck = self.luck.fraction();
-        let now = self.now();
-        for action in self.machine.on(event, now, luck) {
-            match action {
-                Action::Start(generation) => self.start(generation),
-                Action::TearDown(_, why) => self.tear_down(why),
-                Action::CutOff(cause) => self.child_is_gone(&cause),
-                Action::Refuse(cause) => self.refuse(&cause),
-                Action::Arm(timer, after) => self.timers.arm(timer, after, now),
-                Action::Disarm(timer) => self.timers.disarm(timer),
+        let effects = self.lifecycle.on(event, self.now());
+        self.perform(effects);
+    }
+
+    pub(super) fn perform(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Start(generation) => self.start(generation),
+                Effect::TearDown(_, why) => self.tear_down(why),
+                Effect::CutOff(cause) => self.child_is_gone(&cause),
+                Effect::Refuse(cause) => self.refuse(&cause),
+                Effect::Ended => self.it_is_over(),
             }
-        }
-        if *self.machine.state() == State::Ended {
-            self.it_is_over();
         }
         self.put_on_record();
     }
 
     fn put_on_record(&mut self) {
-        let Self { machine, ward, timers, began, limit, .. } = self;
-        let pause = || timers.next().map_or(Duration::ZERO, |at| at.saturating_sub(began.elapsed()));
-        ward.put_on_record(machine.state(), machine.generation(), pause, *limit);
+        let now = self.now();
+        let Self { lifecycle, keeper, .. } = self;
+        let limit = lifecycle.policy().max_failures;
+        keeper.put_on_record(lifecycle.state(), lifecycle.generation(), || lifecycle.pause(now), limit);
     }
 
     fn start(&mut self, generation: Generation) {
-        self.tail.clear();
-        // Only what others have left can still be there; of our own nothing is, or there would be no start.
+        // Only what another steward has left can still be there: the machine starts nothing before the own child's tree is empty.
         if self.predecessors.is_none() {
-            let found = self.ward.record().map(|record| record.predecessors()).unwrap_or_default();
+            let found = self.keeper.record().map(|record| record.predecessors()).unwrap_or_default();
             (self.predecessors, self.looks) = (Some((found, Instant::now())), 0);
         }
         self.waits_to_start = Some(generation);
@@ -68,57 +68,54 @@ impl Steward {
             }
             if !predecessors.are_gone() {
                 self.looks += 1;
-                if self.looks % SWEEP_AGAIN == 1
+                if self.looks % SWEEP_EVERY == 1
                     && let Some(sweeper) = predecessors.sweep()
                 {
-                    self.ward.opener.is_sweeper(sweeper);
+                    self.keeper.opener.is_sweeper(sweeper);
                 }
-                *look_at = now + (LOOK_AGAIN * self.looks).min(LOOK_AT_LEAST);
+                *look_at = now + (LOOK_INTERVAL_FIRST * self.looks).min(LOOK_INTERVAL_MAX);
                 return;
             }
             self.predecessors = None;
         }
         self.waits_to_start = None;
-        if *self.machine.state() != State::Starting(generation) {
+        if *self.lifecycle.state() != State::Starting(generation) {
             // It is to end before it was there.
             return self.drive(Event::Emptied(generation, Why::Released.cause()));
         }
-        let mut not_for_it = self.sittings.connections();
+        let mut not_for_it = self.attachments.connections();
         not_for_it.extend(self.control.as_ref().map(std::os::fd::AsFd::as_fd));
-        match self.ward.start(generation, &not_for_it) {
+        match self.keeper.start(generation, &not_for_it) {
             Ok(()) => {
-                (self.is_up, self.started) = (true, Some(Instant::now()));
-                let seats: Vec<_> = self.sittings.all().map(|sitting| sitting.seat).collect();
-                seats.into_iter().for_each(|seat| self.tell_of_child(seat));
+                self.is_up = true;
+                self.lifecycle.child_started(self.now());
+                let session_ids: Vec<_> = self.attachments.all().map(|attachment| attachment.session_id).collect();
+                session_ids.into_iter().for_each(|session_id| self.tell_of_child(session_id));
             }
             Err(cause) => self.drive(Event::Emptied(generation, cause)),
         }
     }
 
-    /// Whether it has the slot that it needs, or needs none any more.
+    /// Whether the child has the slot that it needs, or needs none any more.
     fn has_slot(&mut self, generation: Generation) -> bool {
-        let Some(wish) = self.slot.as_ref().filter(|_| !self.ward.holds_slot()) else { return true };
-        if *self.machine.state() != State::Starting(generation) {
+        let Some(slot) = self.slot.as_ref().filter(|_| !self.keeper.holds_slot()) else { return true };
+        if *self.lifecycle.state() != State::Starting(generation) {
             self.claim = None; // nobody waits for it any more
             return true;
         }
-        let refused = |why: &dyn std::fmt::Display| Refusal(why.to_string());
         let broken = |error: nostray_slot::Error| (Refusal(error.to_string()), OWN_FAILURE);
         let step = match &mut self.claim {
             Some(claim) => claim.step().map_err(broken),
             None => Claim::new(
                 SlotRequest {
-                    slot: match wish.name.parse() {
-                        Ok(name) => name,
-                        Err(why) => return self.has_no_slot(generation, refused(&why), OWN_FAILURE),
-                    },
+                    slot: slot.name.clone(),
                     if_taken: IfTaken::Wait,
-                    wait_timeout: wish.wait_timeout.map(Duration::from_millis),
+                    wait_timeout: slot.wait_timeout,
                     max_handovers: MAX_HANDOVERS,
-                    command: masked(&self.ward.keeping().spec.command),
-                    session: self.sittings.all().find_map(|sitting| sitting.lease.session.clone()),
+                    command: masked(&self.keeper.config().spec.command),
+                    session: self.attachments.all().find_map(|attachment| attachment.lease.session.clone()),
                 },
-                self.ward.id(),
+                self.keeper.id(),
             )
             .and_then(|claim| self.claim.insert(claim).step())
             .map_err(broken),
@@ -127,19 +124,19 @@ impl Steward {
             Ok(Step::Waiting(news)) => {
                 self.slot_news = news.or_else(|| self.slot_news.take());
                 if let Some(text) = &self.slot_news {
-                    // Those who come later are told when they sit down.
-                    for sitting in self.sittings.all_mut().filter(|sitting| !sitting.knows_of_slot) {
-                        sitting.knows_of_slot = true;
-                        sitting.tell(&ToFront::News { text: text.clone() });
+                    // Each session is told once, also one that attaches later.
+                    for attachment in self.attachments.all_mut().filter(|attachment| !attachment.knows_of_slot) {
+                        attachment.knows_of_slot = true;
+                        attachment.tell(&ToFront::News { text: text.clone() });
                     }
                 }
                 false
             }
             Ok(Step::Taken(tenancy)) => {
                 self.claim = None;
-                match self.ward.hold(tenancy) {
+                match self.keeper.hold(tenancy) {
                     Ok(()) => true,
-                    Err(why) => self.has_no_slot(generation, refused(&why), OWN_FAILURE),
+                    Err(why) => self.has_no_slot(generation, Refusal(why), OWN_FAILURE),
                 }
             }
             Ok(Step::Refused(refusal)) => self.has_no_slot(generation, refusal, NOT_NOW),
@@ -147,10 +144,10 @@ impl Steward {
         }
     }
 
-    /// It will not get its slot, and those who wait for it are told.
+    /// The child does not get its slot: tells the sessions that wait for it.
     fn has_no_slot(&mut self, generation: Generation, Refusal(why): Refusal, code: u8) -> bool {
         (self.claim, self.waits_to_start) = (None, None);
-        self.ward.code = code;
+        self.keeper.code = code;
         self.last_words = Some(why.clone());
         self.drive(Event::Hopeless(generation, Cause(why)));
         false
@@ -164,8 +161,8 @@ impl Steward {
         if why != Why::Stop {
             self.child_is_gone(&why.cause());
         }
-        let patience = self.ward.keeping().spec.graces.eof();
-        self.ward.tear_down(why, if self.sittings.is_empty() { Duration::ZERO } else { patience });
+        let patience = self.keeper.config().spec.graces.eof();
+        self.keeper.tear_down(why, if self.attachments.is_empty() { Duration::ZERO } else { patience });
     }
 
     /// The front of each session answers the calls that the child had read; the others go back to it.
@@ -177,21 +174,22 @@ impl Steward {
         self.give_back_unread();
         self.is_up = false;
         // A child that is put to sleep or replaced has done nothing wrong; the fronts answer what needs no work.
-        let is_rest = matches!(self.machine.state(), State::Stopping { .. });
-        let for_good = self.machine.ends_for_good();
+        let is_rest = matches!(self.lifecycle.state(), State::Stopping { .. });
+        let for_good = self.lifecycle.ends_for_good();
         let (cause, stderr) = self.obituary(cause);
-        for sitting in self.sittings.all_mut().filter(|sitting| sitting.hearing == Hearing::Heard) {
-            let seat = sitting.seat;
-            let orderly = self.router.has_nothing_of(seat) || is_rest && self.router.has_only_light_of(seat);
-            sitting.hearing = Hearing::Back;
-            sitting.tell(&ToFront::Down { cause: cause.clone(), stderr: stderr.clone(), orderly, for_good });
+        for attachment in self.attachments.all_mut().filter(|attachment| attachment.inbound == Inbound::Routed) {
+            let session_id = attachment.session_id;
+            let orderly =
+                self.router.has_nothing_of(session_id) || is_rest && self.router.has_only_light_of(session_id);
+            attachment.inbound = Inbound::GivenBack;
+            attachment.tell(&ToFront::Down { cause: cause.clone(), stderr: stderr.clone(), orderly, for_good });
         }
         self.router.child_gone();
     }
 
     fn tell_if_never_routed(&mut self) {
         if let Some(by) = self.router.never_matched()
-            && let Some(record) = self.ward.record()
+            && let Some(record) = self.keeper.record()
         {
             record.tell(Story::NeverRouted { by });
         }
@@ -200,17 +198,17 @@ impl Steward {
     /// Gives back to each session the calls that the child has not read, and now never will.
     fn give_back_unread(&mut self) {
         self.perform_routing();
-        let mut unread = self.ward.take_unread();
+        let mut unread = self.keeper.take_unread();
         unread.append(&mut self.to_child);
         for line in unread.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            if let Some((seat, line)) = self.router.take_back(line)
-                && let Some(sitting) = self.sittings.of(seat)
+            if let Some((session_id, line)) = self.router.take_back(line)
+                && let Some(attachment) = self.attachments.of(session_id)
             {
-                sitting.give_back(&line);
+                attachment.give_back(&line);
             }
         }
-        for sitting in self.sittings.all_mut().filter(|sitting| sitting.hearing == Hearing::Heard) {
-            self.router.take_waiting(sitting.seat).iter().for_each(|line| sitting.give_back(line));
+        for attachment in self.attachments.all_mut().filter(|attachment| attachment.inbound == Inbound::Routed) {
+            self.router.take_waiting(attachment.session_id).iter().for_each(|line| attachment.give_back(line));
         }
     }
 
@@ -219,49 +217,49 @@ impl Steward {
             return self.tell_if_given_up(cause);
         }
         let (cause, stderr) = self.obituary(cause);
-        for sitting in self.sittings.all_mut() {
-            sitting.tell(&ToFront::Refused { cause: cause.clone(), stderr: stderr.clone() });
+        for attachment in self.attachments.all_mut() {
+            attachment.tell(&ToFront::Refused { cause: cause.clone(), stderr: stderr.clone() });
         }
     }
 
     /// A daemon's sessions have no call to which an error could be the answer.
     fn tell_if_given_up(&mut self, cause: &Cause) {
-        if let State::Tripped { .. } = self.machine.state() {
-            let text =
-                format!("{cause}; the daemon failed too often ({}), and is started again after a while", self.limit);
-            for sitting in self.sittings.all_mut() {
-                sitting.tell(&ToFront::News { text: text.clone() });
+        if let State::Tripped { .. } = self.lifecycle.state() {
+            let limit = self.lifecycle.policy().max_failures;
+            let text = format!("{cause}; the daemon failed too often ({limit}), and is started again after a while");
+            for attachment in self.attachments.all_mut() {
+                attachment.tell(&ToFront::News { text: text.clone() });
             }
         }
     }
 
-    /// It never comes back: those who hold it have nothing to hold.
+    /// No child will ever be started again: tells the sessions, and detaches them.
     fn it_is_over(&mut self) {
         self.tell_if_never_routed();
-        let (code, why) = (self.ward.code, self.last_words.take());
-        for sitting in self.sittings.all_mut() {
-            sitting.tell(&ToFront::Over { code, why: why.clone() });
-            sitting.gone = Some("the child has ended for good".to_owned());
+        let (code, why) = (self.keeper.code, self.last_words.take());
+        for attachment in self.attachments.all_mut() {
+            attachment.tell(&ToFront::Over { code, why: why.clone() });
+            attachment.gone = Some("the child has ended for good".to_owned());
         }
-        (self.is_leaving, self.linger) = (true, None);
+        self.is_leaving = true;
     }
 
     /// Takes in what the pen's processes have told.
     pub(super) fn hear_child(&mut self) {
-        if let Some(happened) = self.ward.hear() {
-            self.on_child(happened);
+        if let Some(loss) = self.keeper.hear() {
+            self.on_child_lost(loss);
         }
         self.look_after_pen();
     }
 
     pub(super) fn look_after_pen(&mut self) {
-        if let Some(happened) = self.ward.look_after() {
-            self.on_child(happened);
+        if let Some(loss) = self.keeper.look_after() {
+            self.on_child_lost(loss);
         }
     }
 
     /// What the child has said before counts.
-    pub(super) fn on_child(&mut self, happened: Happened) {
+    pub(super) fn on_child_lost(&mut self, loss: ChildLoss) {
         self.read_child(true);
         for _ in 0..64 {
             if !self.read_errors() {
@@ -269,22 +267,21 @@ impl Steward {
             }
         }
         self.settle();
-        // Nobody holds it, and a child that nobody holds is not started again.
-        if self.sittings.is_empty() && self.linger.take().is_some() {
-            self.drive(Event::Released);
-        }
-        match happened {
-            Happened::Lost(generation, cause) => self.drive(Event::Died(generation, cause)),
-            Happened::Empty => {
-                let Some(buried) = self.ward.bury(self.machine.state()) else { return };
-                if buried.was_stopped {
+        // Before the child is end, so that its record says that no session held it.
+        let effects = self.lifecycle.end_linger(self.now());
+        self.perform(effects);
+        match loss {
+            ChildLoss::Died(generation, cause) => self.drive(Event::Died(generation, cause)),
+            ChildLoss::TreeEmpty => {
+                let Some(end) = self.keeper.take_end(self.lifecycle.state()) else { return };
+                if end.was_stopped {
                     self.drive(Event::Stop);
                 }
-                self.last_words = Some(buried.cause.0.clone());
-                self.drive(if buried.is_hopeless {
-                    Event::Hopeless(buried.generation, buried.cause)
+                self.last_words = Some(end.cause.0.clone());
+                self.drive(if end.is_hopeless {
+                    Event::Hopeless(end.generation, end.cause)
                 } else {
-                    Event::Emptied(buried.generation, buried.cause)
+                    Event::Emptied(end.generation, end.cause)
                 });
             }
         }

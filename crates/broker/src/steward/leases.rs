@@ -1,4 +1,4 @@
-//! Who holds the child: those whom the broker sends, for as long as their connection lasts.
+//! Attaches the sessions that the broker sends, and detaches them when their connection or their host ends.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -6,49 +6,48 @@ use std::time::{Duration, Instant};
 use nostray_pen::PenOpener;
 use nostray_registry::{Cause, Labels, Lease, Process, Story};
 use nostray_supervise::MachineEvent as Event;
-use nostray_supervise::link::{ToFront, line};
+use nostray_supervise::wire::{FromBroker, Received, ToFront, control_line, receive};
 use nostray_supervise::{State, Why};
 use nostray_sys::Signal;
 use nostray_sys::identity::Identity;
 use nostray_sys::local;
 use nostray_sys::stream::Sink;
 
-use super::sitting::{Hearing, Sitting};
-use super::{Linger, Steward};
-use crate::router::Seat;
-use crate::words::{Came, ToKeeper, receive};
+use super::Steward;
+use super::attachments::{Attachment, Inbound};
+use crate::router::SessionId;
 
 /// How many sessions may share one child.
-const MOST: usize = 512;
-/// How long what is on record of the leases may be behind.
-const BEHIND: Duration = Duration::from_millis(50);
+const MAX_SESSIONS: usize = 512;
+/// How long the record may lag behind the sessions.
+const RECORD_DELAY: Duration = Duration::from_millis(50);
 
 impl Steward {
     pub(super) fn hear_broker(&mut self) {
         loop {
             let Some(control) = &self.control else { return };
             match receive(control) {
-                Came::Word(ToKeeper::Lease { host, session, labels, linger }, Some(connection)) => {
+                Received::Message(FromBroker::Attach { host, session, labels, linger }, Some(connection)) => {
                     self.leases += 1;
-                    let seat = Seat(self.leases);
-                    self.seat(connection, session, labels, Duration::from_millis(linger));
-                    self.watch_host(seat, host);
+                    let session_id = SessionId(self.leases);
+                    self.attach(connection, session, labels, linger);
+                    self.watch_host(session_id, host);
                 }
-                Came::Word(ToKeeper::Lease { .. }, None) => self.leases += 1,
-                Came::Word(ToKeeper::Stop { again, why }, _) => self.leave(again, &why),
-                // Whoever was on the way would have come before.
-                Came::Word(ToKeeper::Leave, _) => {
-                    if self.told_idle == Some(self.leases) && self.sittings.is_empty() {
+                Received::Message(FromBroker::Attach { .. }, None) => self.leases += 1,
+                Received::Message(FromBroker::Stop { again, why }, _) => self.leave(again, &why),
+                // A session on its way would have come before.
+                Received::Message(FromBroker::Leave, _) => {
+                    if self.told_idle == Some(self.leases) && self.attachments.is_empty() {
                         self.is_over = true;
                     }
                 }
-                Came::Nothing => return,
-                Came::End => return self.broker_is_gone(),
+                Received::Nothing => return,
+                Received::Closed => return self.broker_is_gone(),
             }
         }
     }
 
-    /// Without a broker nobody new can come, and another broker may start the same child: so this one ends.
+    /// Without its broker no session can attach, and another broker may start the same child: so this steward ends.
     pub(super) fn broker_is_gone(&mut self) {
         self.control = None;
         self.leave(true, "the broker has ended");
@@ -59,151 +58,139 @@ impl Steward {
         if std::mem::replace(&mut self.is_leaving, true) {
             return;
         }
-        for sitting in self.sittings.all_mut() {
+        for attachment in self.attachments.all_mut() {
             if !again {
-                sitting.tell(&ToFront::Leaving);
+                attachment.tell(&ToFront::Leaving);
             }
-            sitting.gone = Some(why.to_owned());
+            attachment.gone = Some(why.to_owned());
         }
         self.see_off();
-        // As when nobody holds it any more: its input ends first.
-        if self.linger.take().is_some() {
-            self.drive(Event::Released);
-        }
+        // As when the last session has gone: the child's input ends first.
+        let effects = self.lifecycle.end_linger(self.now());
+        self.perform(effects);
     }
 
-    fn seat(&mut self, connection: OwnedFd, session: Option<String>, labels: Labels, linger: Duration) {
-        let is_ending = matches!(self.machine.state(), State::Ended | State::Stopping { why: Why::Stop, .. });
-        if self.is_leaving || is_ending || self.machine.ends_for_good() {
-            return; // it looks for the next one
+    fn attach(&mut self, connection: OwnedFd, session: Option<String>, labels: Labels, linger: Duration) {
+        let is_ending = matches!(self.lifecycle.state(), State::Ended | State::Stopping { why: Why::Stop, .. });
+        if self.is_leaving || is_ending || self.lifecycle.ends_for_good() {
+            return; // its front looks for the next steward
         }
-        if self.sittings.len() >= MOST {
-            let word = ToFront::No { why: format!("{MOST} sessions share it already"), for_good: false };
-            Sink::Socket.write(connection.as_fd(), &line(&word)).ok();
+        if self.attachments.len() >= MAX_SESSIONS {
+            let word = ToFront::No { why: format!("{MAX_SESSIONS} sessions share it already"), for_good: false };
+            Sink::Socket.write(connection.as_fd(), &control_line(&word)).ok();
             return;
         }
         let front = local::caller(connection.as_fd()).ok().and_then(|caller| Process::of(caller.pid?));
         let lease = Lease::new(front.unwrap_or(Process { pid: 0, start: 0 }), session, labels);
-        let seat = Seat(self.leases);
-        let max_line = self.ward.keeping().max_line;
+        let session_id = SessionId(self.leases);
+        let max_line = self.keeper.config().max_line;
         // Without another file it finds the connection closed, and asks again.
-        let Ok(mut sitting) = Sitting::new(seat, connection, lease, linger, max_line) else { return };
-        sitting.tell(&ToFront::Welcome);
-        let (front, session) = (sitting.front(), sitting.lease.session.clone());
-        self.sittings.add(sitting);
-        self.router.join(seat);
-        let leases = self.sittings.len();
-        if let Some(record) = self.ward.record() {
+        let Ok(mut attachment) = Attachment::new(session_id, connection, lease, linger, max_line) else { return };
+        attachment.tell(&ToFront::Welcome);
+        let (front, session) = (attachment.front(), attachment.lease.session.clone());
+        self.attachments.add(attachment);
+        self.router.join(session_id);
+        let leases = self.attachments.len();
+        if let Some(record) = self.keeper.record() {
             record.tell(Story::Attached { front, leases, session });
         }
         self.leases_have_changed();
-        // The last one to go has been waited for: it is as if it had not gone.
         let was_up = self.is_up;
-        if self.linger.take().is_none() {
-            self.drive(Event::Taken);
-        }
-        // One that is started for it is told to everybody.
+        let effects = self.lifecycle.take(self.now());
+        self.perform(effects);
+        // A child that is started for this session is announced to all sessions.
         if was_up {
-            self.tell_of_child(seat);
+            self.tell_of_child(session_id);
         }
     }
 
     /// A front that is stopped cannot see that its host has ended, and would hold the child for ever.
-    fn watch_host(&mut self, seat: Seat, host: Option<Process>) {
-        let Some(sitting) = self.sittings.of(seat) else { return };
+    fn watch_host(&mut self, session_id: SessionId, host: Option<Process>) {
+        let Some(attachment) = self.attachments.of(session_id) else { return };
         let Some(host) = host.and_then(Process::identity) else { return };
-        sitting.host = host.open();
-        if sitting.host.is_none() && !host.is_alive() {
-            self.host_is_gone(seat);
+        attachment.host = host.open();
+        if attachment.host.is_none() && !host.is_alive() {
+            self.host_is_gone(session_id);
         }
     }
 
-    pub(super) fn host_is_gone(&mut self, seat: Seat) {
-        let Some(sitting) = self.sittings.of(seat) else { return };
-        sitting.gone.get_or_insert_with(|| "its host has ended".to_owned());
-        if let Some(front) = sitting.lease.front.identity().and_then(Identity::open) {
+    pub(super) fn host_is_gone(&mut self, session_id: SessionId) {
+        let Some(attachment) = self.attachments.of(session_id) else { return };
+        attachment.gone.get_or_insert_with(|| "its host has ended".to_owned());
+        if let Some(front) = attachment.lease.front.identity().and_then(Identity::open) {
             front.send(Signal::CONT).ok();
         }
         self.see_off();
     }
 
     fn leases_have_changed(&mut self) {
-        self.shared_at.get_or_insert_with(|| Instant::now() + BEHIND);
+        self.shared_at.get_or_insert_with(|| Instant::now() + RECORD_DELAY);
     }
 
     pub(super) fn put_leases_on_record(&mut self) {
-        self.shared.leases = self.sittings.all().map(|sitting| sitting.lease.clone()).collect();
+        self.shared.leases = self.attachments.all().map(|attachment| attachment.lease.clone()).collect();
         let shared = self.shared.clone();
-        if let Some(record) = self.ward.record() {
+        if let Some(record) = self.keeper.record() {
             record.share(shared);
         }
     }
 
-    /// Sees off those who have gone, or have waited long enough for an answer.
+    /// Detaches the sessions that have gone, or have waited long enough for an answer.
     pub(super) fn see_off(&mut self) {
         let now = Instant::now();
         let router = &self.router;
         // Nearly always there is none; this is done for every message, however many hold the child.
-        for sitting in self.sittings.all_mut().filter(|s| s.leaves_at.is_some() && s.gone.is_none()) {
-            let is_answered = router.has_nothing_of(sitting.seat) && sitting.talk.is_said() && sitting.out.is_empty();
-            if sitting.leaves_at.is_some_and(|at| at <= now || is_answered) {
-                sitting.gone = Some("its input ended".to_owned());
+        for attachment in self.attachments.all_mut().filter(|s| s.leaves_at.is_some() && s.gone.is_none()) {
+            let is_answered = router.has_nothing_of(attachment.session_id)
+                && attachment.channel.is_flushed()
+                && attachment.out.is_empty();
+            if attachment.leaves_at.is_some_and(|at| at <= now || is_answered) {
+                attachment.gone = Some("its input ended".to_owned());
             }
         }
-        let gone = self.sittings.take_gone();
+        let gone = self.attachments.take_gone();
         if gone.is_empty() {
             return;
         }
-        for sitting in gone {
-            self.router.leave(sitting.seat, self.began.elapsed());
-            let (front, leases) = (sitting.front(), self.sittings.len());
-            let why = sitting.gone.unwrap_or_default();
-            if let Some(record) = self.ward.record() {
+        for attachment in gone {
+            self.router.leave(attachment.session_id, self.began.elapsed());
+            let (front, leases) = (attachment.front(), self.attachments.len());
+            let why = attachment.gone.unwrap_or_default();
+            if let Some(record) = self.keeper.record() {
                 record.tell(Story::Detached { front, leases, why });
             }
             self.leases_have_changed();
-            if leases > 0 || sitting.linger.is_zero() || self.is_leaving || self.ward.child.is_none() {
-                self.drive(Event::Released);
-            } else {
-                self.linger = Some(self.linger_of(sitting.linger, now));
-            }
+            let linger = Some(attachment.linger).filter(|_| !self.is_leaving && self.keeper.child.is_some());
+            let is_asked = self.router.is_asked() || self.is_daemon();
+            let effects = self.lifecycle.release(linger, is_asked, self.now());
+            self.perform(effects);
         }
         // What they have asked is taken back.
         self.flush();
     }
 
-    /// A linger counts from *ready*. A child that still has to answer its first call is kept until it has: if it were ended, a host that
-    /// tries again sooner than the child starts would find no start finished, ever.
-    fn linger_of(&self, time: Duration, now: Instant) -> Linger {
-        let is_starting =
-            matches!(self.machine.state(), State::Starting(_)) && (self.router.is_asked() || self.is_daemon());
-        let from_ready = is_starting.then_some(time);
-        let starts_until = self.started.filter(|_| is_starting).map(|at| at + self.starts_within);
-        Linger { until: starts_until.map_or(now + time, |until| until.max(now + time)), from_ready }
-    }
-
     /// Tells a session whether there is a child for it.
-    pub(super) fn tell_of_child(&mut self, seat: Seat) {
-        let (is_up, generation) = (self.is_up, self.machine.generation());
-        if let Some(sitting) = self.sittings.of(seat)
-            && sitting.hearing == Hearing::Heard
+    pub(super) fn tell_of_child(&mut self, session_id: SessionId) {
+        let (is_up, generation) = (self.is_up, self.lifecycle.generation());
+        if let Some(attachment) = self.attachments.of(session_id)
+            && attachment.inbound == Inbound::Routed
             && is_up
         {
-            sitting.tell(&ToFront::Up(generation.0));
+            attachment.tell(&ToFront::Up(generation.0));
         }
     }
 
     pub(super) fn on_signals(&mut self) {
-        while let Some(arrived) = self.ward.opener.next_signal() {
+        while let Some(arrived) = self.keeper.opener.next_signal() {
             if let Some(ask) = PenOpener::asks(arrived) {
                 self.drive(Event::Stop);
-                self.ward.ask(ask);
+                self.keeper.ask(ask);
             } else if PenOpener::asks_to_restart(arrived) {
                 self.drive(Event::Restart);
             } else if PenOpener::is_the_end(arrived) {
                 let cause = Cause::of_signal(arrived);
                 let why = format!("its steward was stopped: {cause}");
-                if let Some(record) = self.ward.record() {
+                if let Some(record) = self.keeper.record() {
                     record.tell(Story::Stopping(cause));
                 }
                 self.leave(true, &why);

@@ -1,111 +1,114 @@
-//! Reading lines on one side and writing them on the other, as the router says. A session that floods or does not read slows down
-//! nobody but itself.
+//! Reads lines on one side and writes them on the other, as the router says. A session that floods or does not read slows down only
+//! itself.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use nostray_rpc::{Found, Lines};
-use nostray_supervise::MachineEvent as Event;
-use nostray_supervise::link::{ToFront, ToSteward, word};
+use nostray_supervise::wire::{ToFront, ToSteward, parse_control};
 
 use super::Steward;
-use super::sitting::{Hearing, Sitting};
-use crate::router::{Edits, Effect, FromChild, FromSession, Piece, Seat};
+use super::attachments::{Attachment, Inbound};
+use crate::router::{Edits, Effect, FromChild, FromSession, Piece, SessionId};
 
 /// A line that is longer is not copied.
-const LONG: usize = 32 << 10;
-/// What a child that has ended can have left in its pipe. Somebody who outlives it may write for ever.
-const MOST_IN_A_PIPE: usize = 1 << 20;
+const LONG_LINE: usize = 32 << 10;
+/// What a child that has ended can have left in its pipe. A descendant that outlives it may write for ever.
+const MAX_PIPE_BYTES: usize = 1 << 20;
 /// A session that does not read gets no more notifications beyond this, and is given up beyond that.
-const NO_NOTIFICATIONS: usize = 16 << 20;
-const GIVEN_UP: usize = 192 << 20;
-/// How long one that has woken the child may take to say what for, before that may go to sleep again.
-const A_MOMENT: Duration = Duration::from_secs(1);
-/// So long without a long line, and the memory that they need is given back.
-const A_WHILE: Duration = Duration::from_millis(500);
+const DROP_NOTIFICATIONS_AT: usize = 16 << 20;
+const DETACH_AT: usize = 192 << 20;
+/// How long after the last long line the memory for long lines is given back.
+const TIDY_AFTER: Duration = Duration::from_millis(500);
 
 impl Steward {
-    /// Reads what a session says: once, so that everybody has a turn.
+    /// Reads what a session says: once, so that every session has a turn.
     pub(super) fn read_session(&mut self, at: usize) {
-        let Some(sitting) = self.sittings.at(at) else { return };
-        let seat = sitting.seat;
-        let Some((count, mut lines)) = sitting.talk.hear_in(&mut self.room) else { return };
-        self.session_says(seat, &mut lines);
+        let Some(attachment) = self.attachments.at(at) else { return };
+        let session_id = attachment.session_id;
+        let Some((count, mut lines)) = attachment.channel.read_into(&mut self.room) else { return };
+        self.session_says(session_id, &mut lines);
         self.tidy_after(&lines);
         self.flush();
-        let eof = self.ward.keeping().spec.graces.eof();
-        let Some(sitting) = self.sittings.of(seat) else { return };
+        let eof = self.keeper.config().spec.graces.eof();
+        let Some(attachment) = self.attachments.of(session_id) else { return };
         if count == Some(0) {
             // It has said all; what it has asked may still be answered.
-            sitting.talk.is_mute();
-            sitting.leaves_at.get_or_insert_with(|| Instant::now() + eof);
+            attachment.channel.close_reader();
+            attachment.leaves_at.get_or_insert_with(|| Instant::now() + eof);
         } else {
-            sitting.talk.heard_in(lines, &mut self.room);
+            attachment.channel.return_lines_and_buffer(lines, &mut self.room);
         }
         self.settle();
         self.see_off();
     }
 
-    fn session_says(&mut self, seat: Seat, lines: &mut Lines) {
+    fn session_says(&mut self, session_id: SessionId, lines: &mut Lines) {
         let now = self.now();
         while let Some(found) = lines.next_found() {
-            let Some(sitting) = self.sittings.of(seat).filter(|sitting| sitting.gone.is_none()) else { return };
+            let Some(attachment) = self.attachments.of(session_id).filter(|attachment| attachment.gone.is_none())
+            else {
+                return;
+            };
             match found {
                 Found::Whole(span) if lines.bytes(span.text.clone()).first() == Some(&b'!') => {
-                    if let Some(word) = word(lines.bytes(span.text)) {
-                        self.on_word(seat, &word);
+                    if let Some(message) = parse_control(lines.bytes(span.text)) {
+                        self.on_control(session_id, &message);
                     }
                 }
-                Found::Whole(span) if sitting.hearing != Hearing::Heard => sitting.give_back(lines.bytes(span.text)),
-                Found::Whole(span) => match self.router.session_says(seat, lines.bytes(span.text.clone()), now) {
+                Found::Whole(span) if attachment.inbound != Inbound::Routed => {
+                    attachment.give_back(lines.bytes(span.text))
+                }
+                Found::Whole(span) => match self.router.session_says(session_id, lines.bytes(span.text.clone()), now)
+                {
                     FromSession::ToChild(edits) => self.pass_to_child(lines, span.text, &edits),
                     FromSession::Swallow => {}
                     FromSession::Elsewhere { variant, why } => {
                         let text = lines.bytes(span.text);
-                        send_elsewhere(sitting, variant, why, [text].into_iter());
+                        send_elsewhere(attachment, variant, why, [text].into_iter());
                     }
                 },
                 Found::TooLong { length, skimmed } => {
-                    let limit = self.ward.keeping().max_line;
-                    self.router.session_said_too_much(seat, length, limit, &skimmed);
+                    let limit = self.keeper.config().max_line;
+                    self.router.session_said_too_much(session_id, length, limit, &skimmed);
                 }
             }
             self.perform_routing();
         }
     }
 
-    fn on_word(&mut self, seat: Seat, word: &ToSteward) {
-        match word {
+    fn on_control(&mut self, session_id: SessionId, message: &ToSteward) {
+        match message {
             ToSteward::Heard => {
-                let Some(sitting) = self.sittings.of(seat) else { return };
-                match std::mem::replace(&mut sitting.hearing, Hearing::Heard) {
-                    Hearing::Elsewhere { variant, why } => {
-                        sitting.tell(&ToFront::Elsewhere { variant, why: why.clone() });
-                        sitting.gone = Some(why);
+                let Some(attachment) = self.attachments.of(session_id) else { return };
+                match std::mem::replace(&mut attachment.inbound, Inbound::Routed) {
+                    Inbound::Redirected { variant, why } => {
+                        attachment.tell(&ToFront::Elsewhere { variant, why: why.clone() });
+                        attachment.gone = Some(why);
                     }
-                    Hearing::Back => {
-                        sitting.tell(&ToFront::Settled);
-                        self.rejoin(seat);
+                    Inbound::GivenBack => {
+                        attachment.tell(&ToFront::Settled);
+                        self.rejoin(session_id);
                     }
-                    Hearing::Heard => {}
+                    Inbound::Routed => {}
                 }
             }
             // Of a child that is gone it means nothing.
             ToSteward::Told => {
-                if self.sittings.of(seat).is_some_and(|sitting| sitting.hearing == Hearing::Heard) {
-                    self.router.told(seat);
+                if self.attachments.of(session_id).is_some_and(|attachment| attachment.inbound == Inbound::Routed) {
+                    self.router.told(session_id);
                 }
             }
             ToSteward::Wake => {
-                self.woken = Some(Instant::now() + A_MOMENT);
-                self.drive(Event::Demanded);
+                let effects = self.lifecycle.call_announced(self.now());
+                self.perform(effects);
             }
         }
     }
 
-    fn rejoin(&mut self, seat: Seat) {
-        self.router.rejoin(seat);
-        self.tell_of_child(seat);
+    fn rejoin(&mut self, session_id: SessionId) {
+        self.router.rejoin(session_id);
+        self.tell_of_child(session_id);
     }
 
     /// Does what the router says beside what it says of a line.
@@ -115,16 +118,16 @@ impl Steward {
                 match effect {
                     Effect::ToChild(line) => {
                         self.to_child.extend_from_slice(&line);
-                        self.flush_to_child_if(LONG);
+                        self.flush_to_child_if(LONG_LINE);
                     }
-                    Effect::ToSession(seat, line) => {
-                        if let Some(sitting) = self.sittings.of(seat) {
-                            gather(sitting, &line);
+                    Effect::ToSession(session_id, line) => {
+                        if let Some(attachment) = self.attachments.of(session_id) {
+                            gather(attachment, &line);
                         }
                     }
-                    Effect::Elsewhere { seat, variant, why, lines } => {
-                        if let Some(sitting) = self.sittings.of(seat) {
-                            send_elsewhere(sitting, variant, why, lines.split(|byte| *byte == b'\n'));
+                    Effect::Elsewhere { session_id, variant, why, lines } => {
+                        if let Some(attachment) = self.attachments.of(session_id) {
+                            send_elsewhere(attachment, variant, why, lines.split(|byte| *byte == b'\n'));
                         }
                     }
                 }
@@ -134,54 +137,54 @@ impl Steward {
 
     fn flush_to_child_if(&mut self, more_than: usize) {
         if self.to_child.len() > more_than {
-            if let Some(child) = self.ward.child.as_mut().filter(|_| self.is_up) {
-                child.talk.say(&self.to_child);
+            if let Some(child) = self.keeper.child.as_mut().filter(|_| self.is_up) {
+                child.channel.write(&self.to_child);
             }
             self.to_child.clear();
-            self.to_child.shrink_to(LONG);
+            self.to_child.shrink_to(LONG_LINE);
         }
     }
 
-    /// Writes what has been gathered for everybody.
+    /// Writes what has been gathered, to the child and to every session.
     pub(super) fn flush(&mut self) {
         self.perform_routing();
         self.flush_to_child_if(0);
-        for sitting in self.sittings.all_mut() {
-            sitting.flush();
-            if sitting.talk.waiting() > GIVEN_UP {
-                sitting.gone.get_or_insert_with(|| "it does not read what it is told".to_owned());
+        for attachment in self.attachments.all_mut() {
+            attachment.flush();
+            if attachment.channel.pending_bytes() > DETACH_AT {
+                attachment.gone.get_or_insert_with(|| "it does not read what it is told".to_owned());
             }
         }
     }
 
     fn pass_to_child(&mut self, lines: &mut Lines, text: Range<usize>, edits: &Edits) {
-        if text.len() <= LONG {
+        if text.len() <= LONG_LINE {
             edits.apply(lines.bytes(text), &mut self.to_child);
             self.to_child.push(b'\n');
-            return self.flush_to_child_if(LONG);
+            return self.flush_to_child_if(LONG_LINE);
         }
         self.flush_to_child_if(0);
-        if let Some(child) = self.ward.child.as_mut().filter(|_| self.is_up) {
-            say_long(&mut child.talk, lines, text, edits);
+        if let Some(child) = self.keeper.child.as_mut().filter(|_| self.is_up) {
+            say_long(&mut child.channel, lines, text, edits);
         }
     }
 
     /// Reads what the child says. At its end all that is there: no more than a pipe holds.
     pub(super) fn read_child(&mut self, to_the_end: bool) {
-        let mut left = MOST_IN_A_PIPE;
+        let mut left = MAX_PIPE_BYTES;
         loop {
-            let heard = self.ward.child.as_mut().and_then(|child| child.talk.hear());
+            let heard = self.keeper.child.as_mut().and_then(|child| child.channel.read());
             let Some((count, mut lines)) = heard else { return };
             self.child_says(&mut lines);
             self.flush();
             self.tidy_after(&lines);
             if count == Some(0) {
                 if let Some(Found::Whole(span)) = lines.rest_found() {
-                    self.ward.log("cut off", lines.bytes(span.text));
+                    self.keeper.log("cut off", lines.bytes(span.text));
                 }
-                self.ward.is_mute();
-            } else if let Some(child) = &mut self.ward.child {
-                child.talk.heard(lines);
+                self.keeper.is_mute();
+            } else if let Some(child) = &mut self.keeper.child {
+                child.channel.return_lines(lines);
             }
             self.settle();
             left = left.saturating_sub(count.unwrap_or(0));
@@ -197,60 +200,60 @@ impl Steward {
             let span = match found {
                 Found::Whole(span) => span,
                 Found::TooLong { length, skimmed } => {
-                    self.router.child_said_too_much(length, self.ward.keeping().max_line, &skimmed, now);
-                    self.ward.log(&format!("longer than --max-line ({length} bytes)"), b"");
+                    self.router.child_said_too_much(length, self.keeper.config().max_line, &skimmed, now);
+                    self.keeper.log(&format!("longer than --max-line ({length} bytes)"), b"");
                     self.perform_routing();
                     continue;
                 }
             };
             if !self.is_up {
                 if !lines.bytes(span.text.clone()).is_empty() {
-                    self.ward.log("said after its end", lines.bytes(span.text));
+                    self.keeper.log("said after its end", lines.bytes(span.text));
                 }
                 continue;
             }
             match self.router.child_says(lines.bytes(span.text.clone()), now) {
-                FromChild::To(seat, edits) => self.pass_to_session(seat, lines, span.text, &edits),
-                FromChild::ToSeveral(seats, edits) => {
+                FromChild::To(session_id, edits) => self.pass_to_session(session_id, lines, span.text, &edits),
+                FromChild::ToSeveral(session_ids, edits) => {
                     let line = edits.line(lines.bytes(span.text));
-                    for seat in seats {
-                        let Some(sitting) = self.sittings.of(seat) else { continue };
-                        if sitting.talk.waiting() < NO_NOTIFICATIONS {
-                            gather(sitting, &line);
+                    for session_id in session_ids {
+                        let Some(attachment) = self.attachments.of(session_id) else { continue };
+                        if attachment.channel.pending_bytes() < DROP_NOTIFICATIONS_AT {
+                            gather(attachment, &line);
                         } else {
-                            // Otherwise one that is slow would slow down the others.
-                            let why = format!("not passed on to {}, which does not read as fast", sitting.front());
-                            self.ward.log(&why, &line);
+                            // Otherwise a slow session would slow down the others.
+                            let why = format!("not passed on to {}, which does not read as fast", attachment.front());
+                            self.keeper.log(&why, &line);
                         }
                     }
                 }
                 FromChild::Swallow => {}
-                FromChild::Log(why) => self.ward.log(&why, lines.bytes(span.text)),
+                FromChild::Log(why) => self.keeper.log(&why, lines.bytes(span.text)),
             }
             self.perform_routing();
         }
     }
 
-    fn pass_to_session(&mut self, seat: Seat, lines: &mut Lines, text: Range<usize>, edits: &Edits) {
-        let Some(sitting) = self.sittings.of(seat) else { return };
-        if text.len() <= LONG {
-            edits.apply(lines.bytes(text), &mut sitting.out);
-            sitting.out.push(b'\n');
+    fn pass_to_session(&mut self, session_id: SessionId, lines: &mut Lines, text: Range<usize>, edits: &Edits) {
+        let Some(attachment) = self.attachments.of(session_id) else { return };
+        if text.len() <= LONG_LINE {
+            edits.apply(lines.bytes(text), &mut attachment.out);
+            attachment.out.push(b'\n');
         } else {
-            sitting.flush();
-            say_long(&mut sitting.talk, lines, text, edits);
+            attachment.flush();
+            say_long(&mut attachment.channel, lines, text, edits);
         }
     }
 
-    /// True if there may be more. It is for the log, and for whoever is told how the child ended.
+    /// Reads the child's stderr, for the log and for the error that says how the child ended. True if there may be more.
     pub(super) fn read_errors(&mut self) -> bool {
         let mut buffer = [0; 16 << 10];
-        let Some(read) = self.ward.read_errors(&mut buffer) else { return false };
-        self.tail.add(read);
+        let Some(read) = self.keeper.read_errors(&mut buffer) else { return false };
+        self.lifecycle.stderr(read);
         let read = read.to_vec();
         let stream = if self.is_daemon() { "output" } else { "stderr" };
         for line in read.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            self.ward.log(stream, line);
+            self.keeper.log(stream, line);
         }
         true
     }
@@ -258,23 +261,23 @@ impl Steward {
     /// Long lines tend to come in numbers, so what they need is kept until none has come for a while.
     fn tidy_after(&mut self, lines: &Lines) {
         if lines.is_large() {
-            self.tidy_at = Some(Instant::now() + A_WHILE);
+            self.tidy_at = Some(Instant::now() + TIDY_AFTER);
         }
     }
 
-    /// The same for what has waited until somebody took it.
-    pub(super) fn tidy_after_saying(&mut self, keeps_much: bool) {
-        if keeps_much {
-            self.tidy_at = Some(Instant::now() + A_WHILE);
+    /// The same for what was pending until the other side took it.
+    pub(super) fn tidy_after_saying(&mut self, holds_spare_memory: bool) {
+        if holds_spare_memory {
+            self.tidy_at = Some(Instant::now() + TIDY_AFTER);
         }
     }
 
     pub(super) fn tidy(&mut self) {
-        if let Some(child) = &mut self.ward.child {
-            child.talk.tidy();
+        if let Some(child) = &mut self.keeper.child {
+            child.channel.tidy();
         }
-        for sitting in self.sittings.all_mut() {
-            sitting.talk.tidy();
+        for attachment in self.attachments.all_mut() {
+            attachment.channel.tidy();
         }
         self.room = Vec::new();
         nostray_sys::memory::release_free();
@@ -283,22 +286,27 @@ impl Steward {
 }
 
 /// Keeps a line until the rest of what is being read has been seen, so that all of it is written at once.
-fn gather(sitting: &mut Sitting, line: &[u8]) {
-    sitting.out.extend_from_slice(line);
-    if sitting.out.len() > LONG {
-        sitting.flush();
+fn gather(attachment: &mut Attachment, line: &[u8]) {
+    attachment.out.extend_from_slice(line);
+    if attachment.out.len() > LONG_LINE {
+        attachment.flush();
     }
 }
 
 /// This child is not for that session: what it says from now on goes back, until it knows.
-fn send_elsewhere<'a>(sitting: &mut Sitting, variant: String, why: String, lines: impl Iterator<Item = &'a [u8]>) {
-    sitting.tell(&ToFront::Down { cause: why.clone(), stderr: Vec::new(), orderly: true, for_good: false });
-    sitting.hearing = Hearing::Elsewhere { variant, why };
-    lines.filter(|line| !line.is_empty()).for_each(|line| sitting.give_back(line));
+fn send_elsewhere<'a>(
+    attachment: &mut Attachment,
+    variant: String,
+    why: String,
+    lines: impl Iterator<Item = &'a [u8]>,
+) {
+    attachment.tell(&ToFront::Down { cause: why.clone(), stderr: Vec::new(), orderly: true, for_good: false });
+    attachment.inbound = Inbound::Redirected { variant, why };
+    lines.filter(|line| !line.is_empty()).for_each(|line| attachment.give_back(line));
 }
 
 /// Passes on a long line without a copy of its longest piece.
-fn say_long(talk: &mut nostray_supervise::Talk, lines: &mut Lines, text: Range<usize>, edits: &Edits) {
+fn say_long(channel: &mut nostray_supervise::LineChannel, lines: &mut Lines, text: Range<usize>, edits: &Edits) {
     let pieces: Vec<_> = edits.pieces(text.len()).collect();
     let longest = pieces
         .iter()
@@ -323,5 +331,5 @@ fn say_long(talk: &mut nostray_supervise::Talk, lines: &mut Lines, text: Range<u
         }
     }
     after.push(b'\n');
-    talk.say_between(&before, lines, long.unwrap_or(text.start..text.start), &after);
+    channel.write_between(&before, lines, long.unwrap_or(text.start..text.start), &after);
 }

@@ -1,47 +1,38 @@
 //! The steward: keeps one child for all the sessions that hold it. One thread that waits for whatever comes next from them, from
-//! the child, from the broker and from the clock; the [machine](Machine) decides when there is a child, and the [router](Router)
-//! which message is whose. It never waits for anybody.
+//! the child, from the broker and from the clock; the [lifecycle](Lifecycle) decides when there is a child, and the [router](Router)
+//! which message belongs to which session. It never blocks on a peer.
 
+mod attachments;
 mod child;
 mod leases;
 mod lines;
-mod sitting;
 mod wait;
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use nostray_pen::{Error, Graces, Isolation, PenId, PenOpener, Ready, Spec};
+use nostray_pen::{Error, PenId, PenOpener, Ready, Spec};
 use nostray_registry::{Predecessors, RecordDetails, Shared, Story};
 use nostray_slot::Claim;
-use nostray_supervise::link::{SlotWish, Wish};
-use nostray_supervise::{
-    Backoff, Cause, Generation, Keeping, MAX_FAILURES, Machine, MachineEvent, Moment, Policy, Protocol, Rate, State,
-    Tail, Timers, Ward,
-};
+use nostray_supervise::lifecycle::{Activity, Effect};
+use nostray_supervise::wire::{ChildSettings, SlotSettings, StewardSetup, ToBroker, send};
+use nostray_supervise::{Cause, ChildConfig, ChildKeeper, Generation, Lifecycle, MachineEvent, Moment, State};
 use nostray_sys::descriptors::own_stdin;
 use nostray_sys::events::Events;
 use nostray_sys::process::{random_numbers, set_name, set_title};
-use nostray_sys::random::Random;
 
-use crate::router::{ReverseTo, Router, Routing, WireIds};
-use crate::words::{Charge, FromKeeper, send};
-use sitting::Sittings;
+use crate::router::{Router, Routing, WireIds};
+use attachments::Attachments;
 
 const NAME: &str = "nostray-steward";
-/// So long in *ready*, and earlier failures are forgotten.
-const SUSTAINED: Duration = Duration::from_secs(30);
-/// How long a start may take that no session waits for any more, unless `--start-timeout` says otherwise.
-const STARTS_WITHIN: Duration = Duration::from_secs(120);
 /// How many calls a session may have in flight while it is alone.
-const WINDOW: usize = 1024;
-/// When to look for what others have left, and to give back what only starting up needed.
-const SETTLED: Duration = Duration::from_secs(2);
+const MAX_IN_FLIGHT: usize = 1024;
+/// When to sweep what dead hosts have left, and to give back the memory that only the start needed.
+const AFTER_START: Duration = Duration::from_secs(2);
 
-/// Keeps a child for whoever the broker sends, as it was charged to, and returns the exit code once nobody holds it and nothing is
-/// left of it.
+/// Keeps a child for the sessions that the broker sends, and returns the exit code once no session holds it and nothing is left of
+/// it.
 ///
 /// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else.**
 pub fn run() -> Result<u8, Error> {
@@ -50,104 +41,72 @@ pub fn run() -> Result<u8, Error> {
     // First of all: what is open now is taken for what the child is to have.
     let opener = PenOpener::open(&[])?;
     let control = own_stdin().map_err(system("take over the broker's socket"))?;
-    let charge = Charge::receive(&control).map_err(system("hear the broker"))?;
+    let setup = StewardSetup::receive(&control).map_err(system("hear the broker"))?;
     let id = PenId::new();
     set_title(format_args!("{NAME} {id}"));
-    let command = charge.command.into_iter().map(|word| word.0).collect();
-    let wish = &charge.wish;
-    let time = Duration::from_millis;
-    let policy = Policy {
-        respawn: wish.respawn,
-        backoff: Backoff::from_str(&wish.backoff).unwrap_or_default(),
-        max_failures: Rate::from_str(&wish.max_failures).unwrap_or(MAX_FAILURES),
-        sustained: SUSTAINED,
-        hibernate: wish.hibernate.map(time),
-        max_age: wish.max_age.map(time),
-        start_timeout: wish.start_timeout.map(time),
-        on_demand: wish.on_demand,
-    };
-    let keeping = Keeping {
-        spec: spec(command, wish),
+    let command = setup.command.iter().map(|word| word.0.clone()).collect();
+    let StewardSetup { key, any_dir, because, settings, .. } = setup;
+    let config = ChildConfig {
+        spec: spec(command, &settings),
         details: RecordDetails { session: None, labels: Default::default(), slot: None, sweep: true },
-        max_memory: wish.max_memory,
-        max_line: wish.max_line,
+        max_memory: settings.max_memory,
+        max_line: settings.max_line,
     };
-    let routing = Routing {
-        protocol: if wish.plain { Protocol::JsonRpc } else { Protocol::Mcp },
-        reverse: if wish.reverse_newest { ReverseTo::Newest } else { ReverseTo::Certain },
-        route_by: wish.route_by.clone(),
-        window: WINDOW,
-    };
-    let mut ward = Ward::new(keeping, opener, id);
-    ward.keep().map_err(system("become a subreaper"))?;
+    let ChildSettings { policy, protocol, reverse, route_by, slot, .. } = settings;
+    let routing = Routing { protocol, reverse, route_by, window: MAX_IN_FLIGHT };
+    let mut keeper = ChildKeeper::new(config, opener, id);
+    keeper.keep().map_err(system("become a subreaper"))?;
     let mut steward = Steward {
-        limit: policy.max_failures,
-        starts_within: policy.start_timeout.unwrap_or(STARTS_WITHIN),
-        started: None,
-        machine: Machine::new(policy),
-        timers: Timers::default(),
+        lifecycle: Lifecycle::new(policy, nostray_sys::process::random()),
         router: Router::new(routing, wire_ids()),
-        sittings: Sittings::default(),
-        ward,
+        attachments: Attachments::default(),
+        keeper,
         control: Some(control),
         events: Events::new().map_err(system("watch for events"))?,
-        tail: Tail::default(),
         to_child: Vec::new(),
         room: Vec::new(),
         last_words: None,
         looks: 0,
-        shared: Shared { key: charge.key, any_dir: charge.any_dir, because: charge.because, leases: Vec::new() },
+        shared: Shared { key, any_dir, because, leases: Vec::new() },
         shared_at: None,
-        slot: charge.wish.slot.clone(),
+        slot,
         claim: None,
         slot_news: None,
         predecessors: None,
         waits_to_start: None,
-        linger: None,
         leases: 0,
         told_idle: None,
         is_up: false,
-        is_busy: false,
-        woken: None,
         is_leaving: false,
         is_over: false,
         began: Instant::now(),
-        sweep_at: Some(Instant::now() + SETTLED),
-        tidy_at: Some(Instant::now() + SETTLED / 4),
-        luck: Random::new(nostray_sys::process::random()),
+        sweep_at: Some(Instant::now() + AFTER_START),
+        tidy_at: Some(Instant::now() + AFTER_START / 4),
     };
     steward.introduce();
     Ok(steward.serve())
 }
 
-fn spec(command: Vec<OsString>, wish: &Wish) -> Spec {
-    let time = Duration::from_millis;
-    let ready = wish.daemon.clone().and_then(|daemon| daemon.ready.definition().ok());
+fn spec(command: Vec<OsString>, settings: &ChildSettings) -> Spec {
+    let daemon = settings.daemon.as_ref();
     Spec {
-        daemon: wish.daemon.is_some(),
-        ready: ready.unwrap_or_default(),
-        ready_timeout: wish.daemon.as_ref().and_then(|daemon| daemon.ready_timeout).map(time),
-        graces: Graces::new(time(wish.eof_grace), time(wish.term_grace)),
-        isolation: if wish.isolate { Isolation::Pid } else { Isolation::None },
+        daemon: daemon.is_some(),
+        ready: daemon.map(|daemon| daemon.ready.clone()).unwrap_or_default(),
+        ready_timeout: daemon.and_then(|daemon| daemon.ready_timeout),
+        graces: settings.graces,
+        isolation: settings.isolation,
         ..Spec::new(command)
     }
 }
 
 struct Steward {
-    ward: Ward,
-    machine: Machine,
-    timers: Timers,
-    limit: Rate,
-    /// How long a start is waited for after its last session has gone.
-    starts_within: Duration,
-    /// When the child was started.
-    started: Option<Instant>,
+    keeper: ChildKeeper,
+    lifecycle: Lifecycle,
     router: Router,
-    sittings: Sittings,
+    attachments: Attachments,
     /// The broker's socket, until it has gone.
     control: Option<OwnedFd>,
     events: Events,
-    tail: Tail,
     /// What is to be written with the rest of what is being read.
     to_child: Vec<u8>,
     /// What the sessions are read into.
@@ -156,11 +115,11 @@ struct Steward {
     last_words: Option<String>,
     /// How often predecessors were looked at.
     looks: u32,
-    /// What is on record of those who hold it, and when it is brought up to date.
+    /// What is on record of the sessions, and when it is brought up to date.
     shared: Shared,
     shared_at: Option<Instant>,
     /// The slot that a child needs.
-    slot: Option<SlotWish>,
+    slot: Option<SlotSettings>,
     /// What we do to get it, and what is known of that.
     claim: Option<Claim>,
     slot_news: Option<String>,
@@ -168,32 +127,18 @@ struct Steward {
     predecessors: Option<(Predecessors, Instant)>,
     /// The child that is started then.
     waits_to_start: Option<Generation>,
-    /// The last session has gone, and the next one may still find the child.
-    linger: Option<Linger>,
     /// How many leases have come.
     leases: u64,
     /// The broker knows that nothing is left to do, as of so many leases.
     told_idle: Option<u64>,
     /// There is a child that can be talked to.
     is_up: bool,
-    is_busy: bool,
-    /// Somebody has something to say to the child, and until when it is waited for.
-    woken: Option<Instant>,
     /// Everything ends.
     is_leaving: bool,
     is_over: bool,
     began: Instant,
     sweep_at: Option<Instant>,
     tidy_at: Option<Instant>,
-    luck: Random,
-}
-
-/// How long the child is kept without a session.
-#[derive(Debug, Clone, Copy)]
-struct Linger {
-    until: Instant,
-    /// The child has not answered yet: from its first answer on it is kept for so long.
-    from_ready: Option<Duration>,
 }
 
 /// Ids that no session can guess, as large as every reader of JSON can keep them.
@@ -214,7 +159,7 @@ impl Steward {
                 self.on(name);
             }
         }
-        self.ward.close_record();
+        self.keeper.close_record();
         0
     }
 
@@ -225,46 +170,41 @@ impl Steward {
     /// Puts on record whose child this is, and tells the broker how it is called there.
     fn introduce(&mut self) {
         let shared = self.shared.clone();
-        if let Some(record) = self.ward.record() {
+        if let Some(record) = self.keeper.record() {
             record.share(shared.clone());
             if let Some(why) = shared.because {
                 record.tell(Story::Apart { why });
             }
         }
-        self.tell_broker(&FromKeeper::Named(self.ward.id().to_string()));
+        self.tell_broker(&ToBroker::Named(self.keeper.id().to_string()));
     }
 
-    fn tell_broker(&mut self, word: &FromKeeper) {
+    fn tell_broker(&mut self, word: &ToBroker) {
         use std::os::fd::AsFd;
         if let Some(control) = &self.control {
-            // One that is gone will be noticed.
+            // A broker that has gone is noticed by its socket.
             send(control.as_fd(), word, None).ok();
         }
     }
 
     fn do_what_is_due(&mut self) {
         let now = self.now();
-        if self.timers.next().is_some_and(|at| at <= now) {
-            // First, so that a child that has just been asked something is not put to sleep.
+        if self.lifecycle.deadline().is_some_and(|at| at <= now) {
             self.settle();
         }
-        while let Some(timer) = self.timers.fired(now) {
-            self.drive(MachineEvent::Fired(timer));
+        while let Some(effects) = self.lifecycle.tick(now) {
+            self.perform(effects);
         }
-        if let Some(happened) = self.ward.end_on() {
-            self.on_child(happened);
+        if let Some(loss) = self.keeper.end_on() {
+            self.on_child_lost(loss);
         }
-        if let Some((generation, far)) = self.ward.over_memory() {
+        if let Some((generation, far)) = self.keeper.over_memory() {
             use MachineEvent::{FarOverMemory, OverMemory};
             self.drive(if far { FarOverMemory(generation) } else { OverMemory(generation) });
         }
         self.go_on_with_start();
         self.settle();
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= Instant::now());
-        if due(self.linger.map(|linger| linger.until)) {
-            self.linger = None;
-            self.drive(MachineEvent::Released);
-        }
         self.see_off();
         if due(self.shared_at) {
             self.shared_at = None;
@@ -272,7 +212,7 @@ impl Steward {
         }
         if due(self.sweep_at) {
             self.sweep_at = None;
-            self.ward.sweep();
+            self.keeper.sweep();
         }
         if due(self.tidy_at) {
             self.tidy_at = None;
@@ -281,13 +221,13 @@ impl Steward {
         self.look_whether_over();
     }
 
-    /// With nobody to hold it and nothing left of it, there is nothing to do. The broker knows whether somebody is on the way.
+    /// Without a session and without a child there is nothing to do. The broker knows whether a session is on its way.
     fn look_whether_over(&mut self) {
-        let is_idle = self.sittings.is_empty()
-            && self.linger.is_none()
-            && self.ward.child.is_none()
+        let is_idle = self.attachments.is_empty()
+            && !self.lifecycle.is_lingering()
+            && self.keeper.child.is_none()
             && self.waits_to_start.is_none()
-            && self.machine.state().live().is_none();
+            && self.lifecycle.state().live().is_none();
         if !is_idle {
             return;
         }
@@ -295,58 +235,46 @@ impl Steward {
             self.is_over = true;
         } else if self.told_idle != Some(self.leases) {
             self.told_idle = Some(self.leases);
-            self.tell_broker(&FromKeeper::Idle { seen: self.leases });
+            self.tell_broker(&ToBroker::Idle { seen: self.leases });
         }
     }
 
-    /// Tells the machine whether something is in flight, if that has changed, and whether the child has answered.
+    /// Lets the lifecycle see whether the child is ready, and what is in flight.
     fn settle(&mut self) {
         let now = self.now();
         // To hold a daemon is to need it, and nothing else ever does.
-        if self.is_daemon() && *self.machine.state() == State::Asleep && !self.sittings.is_empty() {
+        if self.is_daemon() && *self.lifecycle.state() == State::Asleep && !self.attachments.is_empty() {
             self.drive(MachineEvent::Demanded);
         }
-        if let State::Starting(generation) = *self.machine.state()
-            && let Some(event) = self.is_ready(generation)
-        {
-            self.drive(event);
-            if let Some(linger) = &mut self.linger
-                && let Some(time) = linger.from_ready.take()
-            {
-                linger.until = Instant::now() + time;
-            }
+        if matches!(self.lifecycle.state(), State::Starting(_)) {
+            let effects = self.look_whether_ready(now);
+            self.perform(effects);
         }
-        let mut is_busy = self.router.is_busy(now);
-        if is_busy {
-            self.woken = None;
-            self.timers.asked(now);
-        }
-        self.woken = self.woken.filter(|until| *until > Instant::now());
-        is_busy |= self.woken.is_some();
-        // A start that is kept for the next session does not fall asleep before its first answer.
-        is_busy |= self.linger.is_some_and(|linger| linger.from_ready.is_some());
-        if std::mem::replace(&mut self.is_busy, is_busy) != is_busy && !self.machine.takes_note(is_busy) {
-            self.drive(if is_busy { MachineEvent::Busy } else { MachineEvent::Quiet });
+        let is_busy = self.router.is_busy(now);
+        let effects = self.lifecycle.observe(Activity { asked: is_busy, busy: is_busy }, now);
+        if !effects.is_empty() {
+            self.perform(effects);
         }
     }
 
     /// Whether the child is a daemon, which takes no messages.
     fn is_daemon(&self) -> bool {
-        self.ward.keeping().spec.daemon
+        self.keeper.config().spec.daemon
     }
 
-    /// What the machine is told of a child that is ready: by its first answer, and without a protocol as the user has defined it.
-    fn is_ready(&self, generation: Generation) -> Option<MachineEvent> {
-        let is_defined = self.ward.keeping().spec.ready != Ready::Started;
+    /// A child is ready with its first answer. A daemon has no protocol: it is ready by the user's condition, or as soon as it runs.
+    fn look_whether_ready(&mut self, now: Moment) -> Vec<Effect> {
+        let has_condition = self.keeper.config().spec.ready != Ready::Started;
         match self.is_daemon() {
-            false => self.router.has_answered().then_some(MachineEvent::Answered(generation)),
-            true if is_defined => self.ward.is_ready().then_some(MachineEvent::Answered(generation)),
-            true => self.ward.is_ready().then_some(MachineEvent::Runs(generation)),
+            false if self.router.has_answered() => self.lifecycle.child_answered(now),
+            true if has_condition && self.keeper.is_ready() => self.lifecycle.child_answered(now),
+            true if self.keeper.is_ready() => self.lifecycle.child_runs(now),
+            _ => Vec::new(),
         }
     }
 
     /// Why a child is not there, with what it last wrote to its standard error.
     fn obituary(&mut self, cause: &Cause) -> (String, Vec<String>) {
-        (cause.0.clone(), self.tail.lines())
+        (cause.0.clone(), self.lifecycle.last_words())
     }
 }

@@ -1,19 +1,19 @@
-//! What can happen, and waiting for it.
+//! Waits for events, and dispatches them.
 
 use std::os::fd::AsFd;
 use std::time::Instant;
 
 use nostray_slot::Claim;
-use nostray_supervise::{ChildEvent, Ward};
+use nostray_supervise::{ChildEvent, ChildKeeper};
 use nostray_sys::descriptors::write_to_stderr_at_once;
 use nostray_sys::poll::Until;
 
 use super::Steward;
 
-/// More than this on its way to somebody, and nothing more is read that would go there too.
-const ENOUGH: usize = 1 << 20;
+/// With more than this pending for one side, what would go there is not read.
+const PAUSE_READING_AT: usize = 1 << 20;
 /// The same for what a session is told.
-const TOO_MUCH: usize = 4 << 20;
+const PAUSE_READING_SESSION_AT: usize = 4 << 20;
 
 const SIGNALS: usize = 0;
 const CONTROL: usize = 1;
@@ -22,18 +22,17 @@ const CHILD: usize = 3 + Claim::EVENTS;
 /// What happens about the slot that a child needs.
 const CLAIM: usize = 3;
 /// Three for each session: what it says, that it can be told more, and that its host has ended.
-const SESSIONS: usize = CHILD + Ward::EVENTS;
+const SESSIONS: usize = CHILD + ChildKeeper::EVENTS;
 
 impl Steward {
     fn next_deadline(&self) -> Option<Instant> {
-        let by_the_machine = [self.timers.next(), self.router.next_deadline()].into_iter().flatten().min();
-        let leaving = self.sittings.all().filter_map(|sitting| sitting.leaves_at).min();
+        let by_the_machine = [self.lifecycle.deadline(), self.router.next_deadline()].into_iter().flatten().min();
+        let leaving = self.attachments.all().filter_map(|attachment| attachment.leaves_at).min();
         let predecessors = self.predecessors.as_ref().map(|(_, at)| *at);
-        let linger = self.linger.map(|linger| linger.until);
-        let own = [linger, self.shared_at, self.sweep_at, self.tidy_at, self.woken, leaving, predecessors];
+        let own = [self.shared_at, self.sweep_at, self.tidy_at, leaving, predecessors];
         let claim = self.claim.as_ref().map(Claim::deadline);
-        let machine = by_the_machine.map(|at| self.began + at);
-        own.into_iter().chain([machine, self.ward.deadline(), claim]).flatten().min()
+        let machine = by_the_machine.and_then(|at| self.began.checked_add(at));
+        own.into_iter().chain([machine, self.keeper.deadline(), claim]).flatten().min()
     }
 
     /// Waits for something to happen, and says what. Only what there is room for is looked at.
@@ -41,35 +40,39 @@ impl Steward {
         let timeout = self.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = if self.is_over { Some(std::time::Duration::ZERO) } else { timeout };
         let events = &mut self.events;
-        events.want(SIGNALS, self.ward.opener.signals(), Until::Readable, 0);
+        events.want(SIGNALS, self.keeper.opener.signals(), Until::Readable, 0);
         if let Some(control) = &self.control {
             events.want(CONTROL, control.as_fd(), Until::Readable, 0);
-            if let Some(broker) = self.ward.opener.ends().next() {
+            if let Some(broker) = self.keeper.opener.ends().next() {
                 events.want(BROKER, broker, Until::Readable, 0);
             }
         }
         // One session that does not read may hold up the child if it is alone; otherwise it must not.
-        let is_alone = self.sittings.len() == 1;
-        let is_heard = !is_alone || self.sittings.all().all(|sitting| sitting.talk.waiting() < ENOUGH);
-        self.ward.want(events, CHILD, is_heard);
+        let is_alone = self.attachments.len() == 1;
+        let is_heard = !is_alone
+            || self.attachments.all().all(|attachment| attachment.channel.pending_bytes() < PAUSE_READING_AT);
+        self.keeper.want(events, CHILD, is_heard);
         if let Some(claim) = &self.claim {
             for (at, (fd, until)) in claim.watches().enumerate() {
                 events.want(CLAIM + at, fd, until, claim.looks());
             }
         }
-        let child_takes = self.ward.child.as_ref().is_none_or(|child| child.talk.waiting() < ENOUGH);
-        for (at, sitting) in self.sittings.numbered() {
+        let child_takes =
+            self.keeper.child.as_ref().is_none_or(|child| child.channel.pending_bytes() < PAUSE_READING_AT);
+        for (at, attachment) in self.attachments.numbered() {
             let name = SESSIONS + 3 * at;
-            let may_speak = child_takes && self.router.has_room(sitting.seat) && sitting.talk.waiting() < TOO_MUCH;
-            if let Some(mouth) = sitting.talk.mouth().filter(|_| sitting.leaves_at.is_none()) {
+            let may_speak = child_takes
+                && self.router.has_room(attachment.session_id)
+                && attachment.channel.pending_bytes() < PAUSE_READING_SESSION_AT;
+            if let Some(reader) = attachment.channel.reader().filter(|_| attachment.leaves_at.is_none()) {
                 let until = if may_speak { Until::Readable } else { Until::HungUp };
-                events.want(name, mouth.as_fd(), until, sitting.seat.0);
+                events.want(name, reader.as_fd(), until, attachment.session_id.0);
             }
-            if let Some(ear) = sitting.talk.ear() {
-                events.want(name + 1, ear.as_fd(), Until::Writable, sitting.seat.0);
+            if let Some(writer) = attachment.channel.pending_writer() {
+                events.want(name + 1, writer.as_fd(), Until::Writable, attachment.session_id.0);
             }
-            if let Some(host) = &sitting.host {
-                events.want(name + 2, host.as_fd(), Until::Readable, sitting.seat.0);
+            if let Some(host) = &attachment.host {
+                events.want(name + 2, host.as_fd(), Until::Readable, attachment.session_id.0);
             }
         }
         if let Err(error) = events.wait(timeout, names) {
@@ -87,18 +90,18 @@ impl Steward {
             CLAIM..CHILD => {} // it goes on by itself
             name if name >= SESSIONS => {
                 let at = (name - SESSIONS) / 3;
-                let Some(sitting) = self.sittings.at(at) else { return };
+                let Some(attachment) = self.attachments.at(at) else { return };
                 match (name - SESSIONS) % 3 {
                     0 => self.read_session(at),
                     1 => {
-                        sitting.talk.say_on();
-                        let keeps_much = sitting.talk.keeps_much();
-                        self.tidy_after_saying(keeps_much);
+                        attachment.channel.flush();
+                        let holds_spare_memory = attachment.channel.holds_spare_memory();
+                        self.tidy_after_saying(holds_spare_memory);
                     }
-                    // Somebody else may have sat down there since.
-                    _ if sitting.host.as_ref().is_some_and(|host| host.has_ended().unwrap_or(false)) => {
-                        let seat = sitting.seat;
-                        self.host_is_gone(seat);
+                    // Another session may have got this index since.
+                    _ if attachment.host.as_ref().is_some_and(|host| host.has_ended().unwrap_or(false)) => {
+                        let session_id = attachment.session_id;
+                        self.host_is_gone(session_id);
                     }
                     _ => {}
                 }
@@ -106,14 +109,14 @@ impl Steward {
             name => match ChildEvent::of(name - CHILD) {
                 Some(ChildEvent::Says) => self.read_child(false),
                 Some(ChildEvent::Listens) => {
-                    if let Some(child) = &mut self.ward.child {
-                        child.talk.say_on();
-                        let keeps_much = child.talk.keeps_much();
-                        self.tidy_after_saying(keeps_much);
+                    if let Some(child) = &mut self.keeper.child {
+                        child.channel.flush();
+                        let holds_spare_memory = child.channel.holds_spare_memory();
+                        self.tidy_after_saying(holds_spare_memory);
                     }
                 }
                 Some(ChildEvent::Errors) => drop(self.read_errors()),
-                Some(ChildEvent::News | ChildEvent::Front) => self.hear_child(),
+                Some(ChildEvent::PenEvent | ChildEvent::Front) => self.hear_child(),
                 None => {}
             },
         }

@@ -40,7 +40,7 @@ pub(crate) struct Open {
 
 #[derive(Debug)]
 pub(crate) struct Host {
-    pub(crate) seat: u64,
+    pub(crate) session_id: u64,
     pub(crate) era: Era,
     /// It knows which child it speaks to.
     pub(crate) heard: bool,
@@ -66,9 +66,9 @@ pub(crate) fn tag(payload: &Value, name: &str) -> Option<u64> {
 }
 
 impl Host {
-    pub(crate) fn new(seat: u64, era: Era) -> Self {
+    pub(crate) fn new(session_id: u64, era: Era) -> Self {
         Self {
-            seat,
+            session_id,
             era,
             heard: true,
             has_spoken: false,
@@ -86,7 +86,8 @@ impl Host {
     /// The child is gone. (The front answers what was open itself.)
     pub(crate) fn child_gone(&mut self) {
         let has_ever_spoken = self.has_ever_spoken;
-        *self = Self { heard: false, is_told: false, has_ever_spoken, ..Self::new(self.seat, self.era.clone()) };
+        *self =
+            Self { heard: false, is_told: false, has_ever_spoken, ..Self::new(self.session_id, self.era.clone()) };
     }
 
     /// Whether it waits for a handshake.
@@ -99,7 +100,7 @@ impl Host {
         let id = raw_member(raw, "id").expect("answers have ids");
         let payload = answer.get("result").or_else(|| answer["error"].get("data")).unwrap_or(&Value::Null);
         let of = tag(payload, "of");
-        assert!(of.is_none_or(|of| of == self.seat), "{} hears what belongs to {of:?}: {raw}", self.seat);
+        assert!(of.is_none_or(|of| of == self.session_id), "{} hears what belongs to {of:?}: {raw}", self.session_id);
         // What is answered here says nothing but its id, which then is like no other.
         let number = match tag(payload, "n") {
             Some(number) => number,
@@ -108,11 +109,12 @@ impl Host {
                     .open
                     .iter()
                     .find(|(_, open)| open.id == id)
-                    .unwrap_or_else(|| panic!("{} hears an answer to nothing: {raw}", self.seat))
+                    .unwrap_or_else(|| panic!("{} hears an answer to nothing: {raw}", self.session_id))
                     .0
             }
         };
-        let open = self.open.remove(&number).unwrap_or_else(|| panic!("{} is answered twice: {raw}", self.seat));
+        let open =
+            self.open.remove(&number).unwrap_or_else(|| panic!("{} is answered twice: {raw}", self.session_id));
         assert_eq!(open.id, id, "ids come back as they were written");
         assert!(open.cancelled || open.batch.is_some() == in_batch, "what came together is answered together: {raw}");
         assert!(of.is_some() || open.what != What::Call || open.cancelled, "only the child answers calls: {raw}");
@@ -130,7 +132,12 @@ impl Host {
 
     /// It is told how far a call is.
     pub(crate) fn hears_progress(&self, raw: &str, params: &Value) {
-        assert_eq!(tag(params, "of"), Some(self.seat), "{} hears of another's progress: {raw}", self.seat);
+        assert_eq!(
+            tag(params, "of"),
+            Some(self.session_id),
+            "{} hears of another's progress: {raw}",
+            self.session_id
+        );
         let number = tag(params, "n").expect("a number");
         if let Some(open) = self.open.get(&number) {
             assert_eq!(raw_member(raw, "progressToken").as_deref(), open.token.as_deref(), "{raw}");
@@ -139,7 +146,7 @@ impl Host {
 
     /// It is told something on a stream.
     pub(crate) fn hears_on_stream(&self, raw: &str, params: &Value) {
-        assert_eq!(tag(params, "of"), Some(self.seat), "{} hears another's stream: {raw}", self.seat);
+        assert_eq!(tag(params, "of"), Some(self.session_id), "{} hears another's stream: {raw}", self.session_id);
         let open = &self.open[&tag(params, "n").expect("a number")];
         let name = raw_member(raw, "io.modelcontextprotocol/subscriptionId");
         assert_eq!((&open.what, name.as_deref()), (&What::Listen, Some(open.id.as_str())), "{raw}");

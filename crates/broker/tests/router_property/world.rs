@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 use std::time::Duration;
 
-use nostray_broker::{Effect, FromChild, FromSession, ReverseTo, Router, Routing, Seat, WireIds};
+use nostray_broker::{Effect, FromChild, FromSession, ReverseTo, Router, Routing, SessionId, WireIds};
 use nostray_supervise::{Moment, Protocol};
 use serde_json::{Value, json};
 
@@ -115,7 +115,7 @@ pub(crate) struct World {
     setting: Setting,
     hosts: BTreeMap<u64, Host>,
     child: Child,
-    seats: u64,
+    session_ids: u64,
     serial: u64,
     highest: i64,
     loud: bool,
@@ -154,7 +154,7 @@ impl World {
             setting,
             hosts: BTreeMap::new(),
             child: Child::default(),
-            seats: 0,
+            session_ids: 0,
             serial: 0,
             highest: 0,
             loud,
@@ -202,19 +202,19 @@ impl World {
 
     // What is said.
 
-    fn session_says(&mut self, seat: u64, raw: &str) {
+    fn session_says(&mut self, session_id: u64, raw: &str) {
         if self.loud {
-            eprintln!("{seat} > {raw}");
+            eprintln!("{session_id} > {raw}");
         }
         self.seen.lines += 1;
-        let verdict = self.router.session_says(Seat(seat), raw.as_bytes(), self.now);
-        if let Some(host) = self.hosts.get_mut(&seat).filter(|host| host.heard && !raw.is_empty()) {
+        let verdict = self.router.session_says(SessionId(session_id), raw.as_bytes(), self.now);
+        if let Some(host) = self.hosts.get_mut(&session_id).filter(|host| host.heard && !raw.is_empty()) {
             (host.has_spoken, host.has_ever_spoken) = (true, true);
         }
         match verdict {
             FromSession::ToChild(edits) => self.child_hears(edits.line(raw.as_bytes())),
             FromSession::Swallow => {}
-            FromSession::Elsewhere { variant, .. } => self.is_sent_away(seat, &variant),
+            FromSession::Elsewhere { variant, .. } => self.is_sent_away(session_id, &variant),
         }
         self.perform();
     }
@@ -225,10 +225,10 @@ impl World {
         }
         self.told.clear();
         match self.router.child_says(raw.as_bytes(), self.now) {
-            FromChild::To(seat, edits) => self.session_hears(seat.0, edits.line(raw.as_bytes())),
-            FromChild::ToSeveral(seats, edits) => {
-                for seat in seats {
-                    self.session_hears(seat.0, edits.line(raw.as_bytes()));
+            FromChild::To(session_id, edits) => self.session_hears(session_id.0, edits.line(raw.as_bytes())),
+            FromChild::ToSeveral(session_ids, edits) => {
+                for session_id in session_ids {
+                    self.session_hears(session_id.0, edits.line(raw.as_bytes()));
                 }
             }
             FromChild::Swallow => {}
@@ -242,24 +242,24 @@ impl World {
             for effect in self.router.effects() {
                 match effect {
                     Effect::ToChild(line) => self.child_hears(line),
-                    Effect::ToSession(seat, line) => self.session_hears(seat.0, line),
-                    Effect::Elsewhere { seat, variant, .. } => self.is_sent_away(seat.0, &variant),
+                    Effect::ToSession(session_id, line) => self.session_hears(session_id.0, line),
+                    Effect::Elsewhere { session_id, variant, .. } => self.is_sent_away(session_id.0, &variant),
                 }
             }
         }
-        for seat in self.hosts.keys() {
-            assert!(self.router.in_flight(Seat(*seat)) <= self.setting.window);
+        for session_id in self.hosts.keys() {
+            assert!(self.router.in_flight(SessionId(*session_id)) <= self.setting.window);
         }
-        for seat in std::mem::take(&mut self.away) {
-            self.leave(seat);
+        for session_id in std::mem::take(&mut self.away) {
+            self.leave(session_id);
         }
     }
 
-    fn is_sent_away(&mut self, seat: u64, variant: &str) {
+    fn is_sent_away(&mut self, session_id: u64, variant: &str) {
         let known = self.router.variant().expect("nobody is sent away before it is known what the child is for");
         assert_ne!(known, variant);
         self.seen.elsewhere += 1;
-        self.away.push(seat);
+        self.away.push(session_id);
     }
 
     fn child_hears(&mut self, line: Vec<u8>) {
@@ -268,20 +268,20 @@ impl World {
             eprint!("      child < {line}");
         }
         let hosts = &self.hosts;
-        let is_here = |seat: u64| hosts.contains_key(&seat);
+        let is_here = |session_id: u64| hosts.contains_key(&session_id);
         self.child.hears(line.trim_end(), &mut self.highest, &is_here, self.router.takes_turns());
     }
 
-    fn session_hears(&mut self, seat: u64, line: Vec<u8>) {
+    fn session_hears(&mut self, session_id: u64, line: Vec<u8>) {
         let line = String::from_utf8(line).expect("lines are text");
         if self.loud {
-            eprint!("{seat} < {line}");
+            eprint!("{session_id} < {line}");
         }
         let raw = line.trim_end();
         let value: Value = serde_json::from_str(raw).expect("lines are JSON");
-        self.told.insert(seat);
-        let host = self.hosts.get_mut(&seat).expect("only who is there is spoken to");
-        assert!(host.heard, "{seat} hears a child that it does not know: {raw}");
+        self.told.insert(session_id);
+        let host = self.hosts.get_mut(&session_id).expect("only who is there is spoken to");
+        assert!(host.heard, "{session_id} hears a child that it does not know: {raw}");
         match &value {
             Value::Array(parts) => {
                 self.seen.batches += 1;
@@ -309,17 +309,17 @@ impl World {
             value if value.get("id").is_some() => {
                 let id = raw_member(raw, "id").expect("an id");
                 let of = tag(&value["params"], "of").filter(|_| self.setting.reverse == ReverseTo::Certain);
-                assert!(of.is_none_or(|of| of == seat), "{seat} is asked what is for {of:?}: {raw}");
+                assert!(of.is_none_or(|of| of == session_id), "{session_id} is asked what is for {of:?}: {raw}");
                 self.seen.questions += 1;
                 host.asked.push(id.clone());
-                self.child.questions.insert(id, seat);
+                self.child.questions.insert(id, session_id);
             }
-            value => self.hears_news(seat, raw, value),
+            value => self.hears_news(session_id, raw, value),
         }
     }
 
-    fn hears_news(&mut self, seat: u64, raw: &str, value: &Value) {
-        let host = self.hosts.get_mut(&seat).expect("it is there");
+    fn hears_news(&mut self, session_id: u64, raw: &str, value: &Value) {
+        let host = self.hosts.get_mut(&session_id).expect("it is there");
         let params = &value["params"];
         match value["method"].as_str() {
             Some("notifications/progress") if self.setting.mcp => {
@@ -332,7 +332,7 @@ impl World {
             }
             Some("notifications/cancelled") if self.setting.mcp => {
                 let id = raw_member(raw, "requestId").expect("an id");
-                assert!(host.asked.contains(&id), "{seat} was not asked that: {raw}");
+                assert!(host.asked.contains(&id), "{session_id} was not asked that: {raw}");
                 host.asked.retain(|asked| *asked != id);
             }
             _ if params["_meta"].get(STAMP).is_some() => {
@@ -352,8 +352,8 @@ impl World {
         for id in streams.into_iter().map(|(id, _)| *id).collect::<Vec<_>>() {
             self.child_acknowledges(id);
         }
-        for seat in self.hosts.keys().copied().collect::<Vec<_>>() {
-            self.rejoin(seat);
+        for session_id in self.hosts.keys().copied().collect::<Vec<_>>() {
+            self.rejoin(session_id);
         }
         loop {
             let streams = self.child.pending.values().filter(|call| call.is_stream() && !call.cancelled).count();
@@ -373,19 +373,19 @@ impl World {
             let asked: Vec<(u64, String)> = self
                 .hosts
                 .values_mut()
-                .flat_map(|host| host.asked.drain(..).map(|id| (host.seat, id)).collect::<Vec<_>>())
+                .flat_map(|host| host.asked.drain(..).map(|id| (host.session_id, id)).collect::<Vec<_>>())
                 .collect();
             if asked.is_empty() {
                 break;
             }
-            for (seat, id) in asked {
-                self.answer(seat, &id);
+            for (session_id, id) in asked {
+                self.answer(session_id, &id);
             }
         }
         for host in self.hosts.values_mut() {
             host.open.retain(|_, open| !open.cancelled);
             assert!(host.open.values().all(|open| open.what == What::Listen), "{host:?} was not answered");
-            assert_eq!(self.router.in_flight(Seat(host.seat)), 0);
+            assert_eq!(self.router.in_flight(SessionId(host.session_id)), 0);
         }
         assert!(self.child.questions.is_empty(), "{:?}", self.child.questions);
         assert!(!self.router.is_busy(self.now) && !self.router.has_effects());
@@ -418,7 +418,7 @@ impl World {
             &json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": message }).to_string(),
         );
         let there = self.hosts.values().filter(|host| host.heard && host.has_spoken);
-        let want = there.filter(|host| host.level.is_none_or(|wanted| level >= wanted)).map(|host| host.seat);
+        let want = there.filter(|host| host.level.is_none_or(|wanted| level >= wanted)).map(|host| host.session_id);
         assert!(self.told.iter().copied().eq(want), "{:?}", self.told);
         let uri = format!("a://{}/part", self.luck.below(3));
         self.child_says(
@@ -427,16 +427,16 @@ impl World {
         );
         let whole = uri.trim_end_matches("/part");
         let mut want: Vec<_> =
-            self.hosts.values().filter(|host| host.holds.contains(whole)).map(|host| host.seat).collect();
+            self.hosts.values().filter(|host| host.holds.contains(whole)).map(|host| host.session_id).collect();
         if want.is_empty() {
-            want.extend(self.hosts.values().filter(|host| !host.holds.is_empty()).map(|host| host.seat));
+            want.extend(self.hosts.values().filter(|host| !host.holds.is_empty()).map(|host| host.session_id));
         }
         assert!(self.told.iter().copied().eq(want), "{uri} {:?}", self.told);
     }
 
     fn everybody_leaves(&mut self) {
-        for seat in self.hosts.keys().copied().collect::<Vec<_>>() {
-            self.leave(seat);
+        for session_id in self.hosts.keys().copied().collect::<Vec<_>>() {
+            self.leave(session_id);
         }
         for id in self.child.pending.keys().copied().collect::<Vec<_>>() {
             self.child_answers_this(id);

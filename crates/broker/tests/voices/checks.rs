@@ -3,14 +3,14 @@
 //!
 //! The ids on the wire are counted here, as they are not in earnest, so that the hostile session can name those of the honest one.
 
-use nostray_broker::{Effect, FromChild, FromSession, ReverseTo, Router, Routing, Seat};
+use nostray_broker::{Effect, FromChild, FromSession, ReverseTo, Router, Routing, SessionId};
 use nostray_rpc::{Found, Lines};
 use nostray_supervise::{Moment, Protocol};
 
 use crate::readers::{Json, READERS, Reader, json, lines};
 
-const HOSTILE: Seat = Seat(1);
-const HONEST: Seat = Seat(2);
+const HOSTILE: SessionId = SessionId(1);
+const HONEST: SessionId = SessionId(2);
 /// What the honest one has.
 const CALL: &str = "3";
 const TOKEN: &str = "honest token";
@@ -109,8 +109,8 @@ impl Stage {
         self.hostile.clear();
     }
 
-    fn says(&mut self, seat: Seat, text: &[u8]) {
-        match self.router.session_says(seat, text, Moment::ZERO) {
+    fn says(&mut self, session_id: SessionId, text: &[u8]) {
+        match self.router.session_says(session_id, text, Moment::ZERO) {
             FromSession::ToChild(edits) => self.tell_child(edits.line(text)),
             FromSession::Swallow | FromSession::Elsewhere { .. } => {}
         }
@@ -123,9 +123,9 @@ impl Stage {
 
     fn child_prints(&mut self, text: &[u8]) {
         match self.router.child_says(text, Moment::ZERO) {
-            FromChild::To(seat, edits) => self.tell_session(seat, edits.line(text)),
-            FromChild::ToSeveral(seats, edits) => {
-                seats.into_iter().for_each(|seat| self.tell_session(seat, edits.line(text)));
+            FromChild::To(session_id, edits) => self.tell_session(session_id, edits.line(text)),
+            FromChild::ToSeveral(session_ids, edits) => {
+                session_ids.into_iter().for_each(|session_id| self.tell_session(session_id, edits.line(text)));
             }
             FromChild::Swallow | FromChild::Log(_) => {}
         }
@@ -137,7 +137,7 @@ impl Stage {
             for effect in self.router.effects() {
                 match effect {
                     Effect::ToChild(line) => self.tell_child(line),
-                    Effect::ToSession(seat, line) => self.tell_session(seat, line),
+                    Effect::ToSession(session_id, line) => self.tell_session(session_id, line),
                     Effect::Elsewhere { .. } => {}
                 }
             }
@@ -148,8 +148,8 @@ impl Stage {
         self.child.push(one_line(line));
     }
 
-    fn tell_session(&mut self, seat: Seat, line: Vec<u8>) {
-        let heard = if seat == HONEST { &mut self.honest } else { &mut self.hostile };
+    fn tell_session(&mut self, session_id: SessionId, line: Vec<u8>) {
+        let heard = if session_id == HONEST { &mut self.honest } else { &mut self.hostile };
         heard.push(one_line(line));
     }
 

@@ -1,15 +1,13 @@
-//! Whoever drives a child: a task that performs what the machine says, and carries messages. It holds no lease. If its runtime goes, it
-//! goes, and the child with it; the next one who wants something starts another driver, which starts nothing before that child is gone.
+//! The driver of a child: a task that performs what the lifecycle says, and carries messages. It holds no lease. It ends with its
+//! runtime, and the child with it. The next call then starts another driver, which starts nothing before that child is gone.
 
 mod serving;
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use nostray_supervise::{
-    Action, Cause, Generation as Number, Machine, MachineEvent as Event, Policy, State, Tail, Timers, Why,
-};
-use nostray_sys::random::Random;
+use nostray_supervise::lifecycle::{Activity, Effect};
+use nostray_supervise::{Cause, Generation as Number, Lifecycle, MachineEvent as Event, Policy, State, Why};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
@@ -25,10 +23,6 @@ use crate::trace;
 use crate::{CallError, Cause as ExitCause, Exit, Handshake};
 use serving::InboundRequest;
 
-/// So long in *ready*, and earlier failures are forgotten.
-const SUSTAINED: Duration = Duration::from_secs(30);
-/// How long a start may take that no lease waits for any more, unless the spec says otherwise.
-const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(120);
 /// More than this on its way to the child, and calls wait.
 const MAX_UNWRITTEN: usize = 4 << 20;
 
@@ -45,7 +39,7 @@ pub(super) enum Command {
     Stop,
 }
 
-/// A call of somebody's.
+/// A call of a lease.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) id: u64,
@@ -64,34 +58,21 @@ enum Queued {
 
 struct Driver {
     controls: DriverControls,
-    machine: Machine,
-    timers: Timers,
+    lifecycle: Lifecycle,
     began: Instant,
     live: Option<Live>,
     /// A start that waits until nothing is left of what another driver had.
     starting: Option<Number>,
     waiting: VecDeque<Queued>,
-    /// Those who wait for a child that is ready.
+    /// Callers that wait for a child that is ready.
     ready_waiters: Vec<oneshot::Sender<Result<Generation, CallError>>>,
     in_flight: HashMap<u64, Answer>,
     inbound: HashMap<tokio::task::Id, InboundRequest>,
     handlers: JoinSet<Result<Value, HandlerError>>,
-    /// No lease holds the child any more, but the next one may still find it.
-    linger: Option<Linger>,
     is_busy: bool,
-    tail: Tail,
     /// How the last child ended.
     last_exit: Option<String>,
     was_ready: bool,
-    jitter: Random,
-}
-
-/// How long the child is kept without a lease.
-#[derive(Clone, Copy)]
-struct Linger {
-    until: Instant,
-    /// The child has not answered yet: from its first answer on it is kept for so long.
-    from_ready: Option<Duration>,
 }
 
 impl Drop for Driver {
@@ -115,17 +96,15 @@ pub(super) async fn run(controls: DriverControls, mut inbox: mpsc::UnboundedRece
         respawn: keeping.respawn,
         backoff: keeping.backoff,
         max_failures: keeping.max_failures,
-        sustained: SUSTAINED,
         hibernate: keeping.hibernate,
         max_age: keeping.max_age,
         start_timeout: keeping.start_timeout,
-        on_demand: false,
+        ..Policy::default()
     };
     let mut driver = Driver {
         was_ready: controls.before > 0,
         controls,
-        machine: Machine::new(policy),
-        timers: Timers::default(),
+        lifecycle: Lifecycle::new(policy, nostray_sys::process::random()),
         began: Instant::now(),
         live: None,
         starting: None,
@@ -134,11 +113,8 @@ pub(super) async fn run(controls: DriverControls, mut inbox: mpsc::UnboundedRece
         in_flight: HashMap::new(),
         inbound: HashMap::new(),
         handlers: JoinSet::new(),
-        linger: None,
         is_busy: false,
-        tail: Tail::default(),
         last_exit: None,
-        jitter: Random::new(nostray_sys::process::random()),
     };
     driver.drive_on(&mut inbox).await;
 }
@@ -173,19 +149,19 @@ impl Driver {
     fn is_idle(&self) -> bool {
         self.live.is_none()
             && self.starting.is_none()
-            && self.machine.state().live().is_none()
-            && self.linger.is_none()
+            && self.lifecycle.state().live().is_none()
+            && !self.lifecycle.is_lingering()
     }
 
-    /// Waits for the next thing to happen. A child that never stops talking must not keep commands from being handled, so all of
+    /// Waits for the next thing to happen. A child that never stops writing must not starve the other sources, so all of
     /// them have the same chance.
     async fn next(&mut self, inbox: &mut mpsc::UnboundedReceiver<Command>) -> Happened {
         let deadline = self.deadline();
-        let Self { live, tail, starting, controls, handlers, .. } = self;
+        let Self { live, lifecycle, starting, controls, handlers, .. } = self;
         let of_child = async {
             match live {
                 None => std::future::pending().await,
-                Some(live) => live.next(tail).await,
+                Some(live) => live.next(lifecycle).await,
             }
         };
         let nothing_left = async {
@@ -223,20 +199,15 @@ impl Driver {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let timer = self.timers.next().map(|at| self.began + at);
+        let of_lifecycle = self.lifecycle.deadline().and_then(|at| self.began.checked_add(at));
         let of_child = self.live.as_ref().and_then(Live::deadline);
-        [timer, of_child, self.linger.map(|linger| linger.until)].into_iter().flatten().min()
+        of_lifecycle.into_iter().chain(of_child).min()
     }
 
     fn do_what_is_due(&mut self) {
-        let now = Instant::now();
-        // First, so that a child that has just been asked something is not put to sleep.
         self.settle();
-        while let Some(timer) = self.timers.fired(self.now()) {
-            self.drive(Event::Fired(timer));
-        }
-        if self.linger.take_if(|linger| linger.until <= now).is_some() {
-            self.drive(Event::Released);
+        while let Some(effects) = self.lifecycle.tick(self.now()) {
+            self.perform(effects);
         }
         let eof = self.controls.core.spec.child.graces.eof();
         if let Some(live) = &mut self.live {
@@ -244,7 +215,7 @@ impl Driver {
             match live.do_what_is_due(eof) {
                 Some(Due::Gone(exit)) => self.on_gone(&exit),
                 Some(Due::Dead(exit)) => {
-                    live.drain_stderr(&mut self.tail);
+                    live.drain_stderr(&mut self.lifecycle);
                     let cause = exit.map_or("its output has ended".to_owned(), |exit| format!("the child {exit}"));
                     self.drive(Event::Died(number, Cause(cause)));
                 }
@@ -254,59 +225,48 @@ impl Driver {
         self.settle();
     }
 
-    /// Tells the machine whether something is in flight, or waits, if that has changed. A child that is not there yet is not idle.
+    /// Lets the lifecycle see what is in flight and what waits. A child that is not there yet is not idle.
     fn settle(&mut self) {
-        let was_asked =
+        let asked =
             !self.in_flight.is_empty() || self.live.as_ref().is_some_and(|live| live.handshake_request.is_some());
-        if was_asked {
-            self.timers.asked(self.now());
-        }
-        if matches!(self.machine.state(), State::Ready { .. })
-            && let Some(linger) = &mut self.linger
-            && let Some(time) = linger.from_ready.take()
+        let busy = asked || !self.waiting.is_empty() || self.starting.is_some();
+        let effects = self.lifecycle.observe(Activity { asked, busy }, self.now());
+        let is_busy = self.lifecycle.is_busy();
+        if std::mem::replace(&mut self.is_busy, is_busy)
+            && let Some(live) = self.live.as_mut().filter(|live| !is_busy && live.lines.is_large())
         {
-            linger.until = Instant::now() + time;
+            live.lines.tidy();
         }
-        // A start that is kept for the next lease does not fall asleep before its first answer.
-        let is_kept = self.linger.is_some_and(|linger| linger.from_ready.is_some());
-        let is_busy = was_asked || is_kept || !self.waiting.is_empty() || self.starting.is_some();
-        if std::mem::replace(&mut self.is_busy, is_busy) != is_busy {
-            if let Some(live) = self.live.as_mut().filter(|live| !is_busy && live.lines.is_large()) {
-                live.lines.tidy();
-            }
-            if !self.machine.takes_note(is_busy) {
-                self.drive(if is_busy { Event::Busy } else { Event::Quiet });
-            }
+        if !effects.is_empty() {
+            self.perform(effects);
         }
     }
 
-    /// Lets the machine take something in, and does what it says.
+    /// Lets the lifecycle take in an event, and performs what follows.
     fn drive(&mut self, event: Event) {
-        let jitter = self.jitter.fraction();
-        let now = self.now();
-        let actions = self.machine.on(event, now, jitter);
-        self.controls.last = self.controls.before + self.machine.generation().0;
-        let ready = match self.machine.state() {
+        let effects = self.lifecycle.on(event, self.now());
+        self.perform(effects);
+    }
+
+    fn perform(&mut self, effects: Vec<Effect>) {
+        self.controls.last = self.controls.before + self.lifecycle.generation().0;
+        let ready = match self.lifecycle.state() {
             State::Ready { generation, .. } => Some(Generation(self.controls.before + generation.0)),
             _ => None,
         };
-        // Before anything else, so that whoever is told that the child is gone does not find it there.
+        // First, so that a caller that is told that the child is gone does not find it there.
         let is_news = self.controls.core.generation.send_if_modified(|told| std::mem::replace(told, ready) != ready);
-        for action in actions {
-            match action {
-                Action::Start(number) => {
+        for effect in effects {
+            match effect {
+                Effect::Start(number) => {
                     self.starting = Some(number);
                     self.start_now();
                 }
-                Action::TearDown(_, why) => self.tear_down(why),
-                Action::CutOff(cause) => self.cut_off(&cause),
-                Action::Refuse(cause) => self.refuse(&cause),
-                Action::Arm(timer, after) => self.timers.arm(timer, after, now),
-                Action::Disarm(timer) => self.timers.disarm(timer),
+                Effect::TearDown(_, why) => self.tear_down(why),
+                Effect::CutOff(cause) => self.cut_off(&cause),
+                Effect::Refuse(cause) => self.refuse(&cause),
+                Effect::Ended => self.core_is_over(),
             }
-        }
-        if *self.machine.state() == State::Ended {
-            self.core_is_over();
         }
         if let Some(ready) = ready.filter(|_| is_news) {
             trace::ready(&self.controls.core.spec.child.command, ready.0);
@@ -317,7 +277,7 @@ impl Driver {
         }
     }
 
-    /// It never comes back: because somebody has stopped it, or because of how it ended.
+    /// No child will ever be started again: it was stopped, or ended for good.
     fn core_is_over(&mut self) {
         let why = self.last_exit.take().unwrap_or_else(|| "it was stopped".to_owned());
         self.controls.core.is_over_because(&why);
@@ -327,19 +287,19 @@ impl Driver {
     /// Starts the child that is to be started, as soon as nothing is left of what another driver had.
     fn start_now(&mut self) {
         let Some(number) = self.starting else { return };
-        if *self.machine.state() != State::Starting(number) {
+        if *self.lifecycle.state() != State::Starting(number) {
             self.starting = None;
             return self.drive(Event::Emptied(number, Why::Released.cause()));
         }
         let Some(tree_guard) = self.controls.core.lock_tree() else { return };
         self.starting = None;
-        self.tail.clear();
         match Live::start(number, tree_guard, &self.controls.core.spec) {
             Ok(live) => {
                 if self.controls.before + number.0 > 1 {
                     trace::respawned(&self.controls.core.spec.child.command, self.controls.before + number.0);
                 }
                 self.live = Some(live);
+                self.lifecycle.child_started(self.now());
                 self.go_on_with_handshake();
             }
             Err(error) => self.has_ended(number, Cause(with_causes(&error)), true),
@@ -347,6 +307,9 @@ impl Driver {
     }
 
     fn tear_down(&mut self, why: Why) {
+        if !why.lets_child_answer() {
+            self.cut_off(&why.cause());
+        }
         if let Some(number) = self.starting.take() {
             return self.drive(Event::Emptied(number, why.cause())); // it is not there yet
         }
@@ -417,7 +380,7 @@ impl Driver {
     /// Why, with the last that the child wrote to its standard error.
     fn with_tail(&mut self, cause: &Cause) -> String {
         let why = in_our_words(cause);
-        match self.tail.lines().last() {
+        match self.lifecycle.last_words().last() {
             // What nostray itself wrote there says the same.
             Some(last) if !last.contains(&why) => format!("{why} (its last words: {last})"),
             _ => why,
@@ -427,20 +390,17 @@ impl Driver {
     fn on_command(&mut self, command: Command) {
         match command {
             Command::Taken => {
-                // The last one to go has been waited for: it is as if it had not gone.
-                if self.linger.take().is_none() {
-                    self.drive(Event::Taken);
-                }
+                let effects = self.lifecycle.take(self.now());
+                self.perform(effects);
             }
             Command::Released(lease) => {
                 self.reassign_requests(lease);
-                let linger = self.controls.core.spec.keeping.linger;
-                let is_there = matches!(self.machine.state(), State::Starting(_) | State::Ready { .. });
-                if self.machine.holders() == 1 && !linger.is_zero() && is_there && self.live.is_some() {
-                    self.linger = self.linger_of(linger);
-                } else {
-                    self.drive(Event::Released);
-                }
+                let is_there = matches!(self.lifecycle.state(), State::Starting(_) | State::Ready { .. });
+                let live = self.live.as_ref().filter(|_| is_there);
+                let is_asked = live.is_some_and(|live| live.was_called || live.handshake_request.is_some());
+                let linger = live.map(|_| self.controls.core.spec.keeping.linger);
+                let effects = self.lifecycle.release(linger, is_asked, self.now());
+                self.perform(effects);
             }
             Command::Call(call) => {
                 self.waiting.push_back(Queued::Call(call));
@@ -459,7 +419,7 @@ impl Driver {
                     live.say(&wire::notification(protocol.cancel_method(), &raw(&protocol.cancel_params(id))));
                 }
             }
-            Command::Ready(answer) => match self.machine.state() {
+            Command::Ready(answer) => match self.lifecycle.state() {
                 State::Ready { generation, .. } => {
                     answer.send(Ok(Generation(self.controls.before + generation.0))).ok();
                 }
@@ -471,7 +431,6 @@ impl Driver {
             },
             Command::Restart => self.drive(Event::Restart),
             Command::Stop => {
-                self.linger = None;
                 self.drive(Event::Stop);
                 self.refuse(&Why::Stop.cause());
             }
@@ -480,7 +439,7 @@ impl Driver {
 
     /// Something waits for the child.
     fn wake(&mut self) {
-        match self.machine.state() {
+        match self.lifecycle.state() {
             State::Ended => self.core_is_over(),
             State::Stopping { why: Why::Stop, .. } => self.refuse(&Why::Stop.cause()),
             _ => {
@@ -490,23 +449,9 @@ impl Driver {
         }
     }
 
-    /// A linger counts from *ready*: a child that still has to answer its first call is kept until it has. If it were ended, a caller
-    /// that tries again sooner than the child starts would find no start finished, ever.
-    fn linger_of(&self, time: Duration) -> Option<Linger> {
-        let ends = Instant::now().checked_add(time)?;
-        let is_asked = |live: &&Live| live.was_called || live.handshake_request.is_some();
-        let is_starting = matches!(self.machine.state(), State::Starting(_));
-        let Some(live) = self.live.as_ref().filter(is_asked).filter(|_| is_starting) else {
-            return Some(Linger { until: ends, from_ready: None });
-        };
-        let within = self.controls.core.spec.keeping.start_timeout.unwrap_or(DEFAULT_START_TIMEOUT);
-        let until = live.started.checked_add(within).map_or(ends, |until| until.max(ends));
-        Some(Linger { until, from_ready: Some(time) })
-    }
-
     /// As much as the child takes. The rest waits here, where it can be taken back.
     fn send_queued(&mut self) {
-        let is_there = matches!(self.machine.state(), State::Starting(_) | State::Ready { .. });
+        let is_there = matches!(self.lifecycle.state(), State::Starting(_) | State::Ready { .. });
         let can_hear = |live: &&mut Live| is_there && live.is_handshake_done && live.stdout.is_some();
         let Some(live) = self.live.as_mut().filter(can_hear) else { return };
         while live.out.len() < MAX_UNWRITTEN
@@ -523,7 +468,7 @@ impl Driver {
         }
     }
 
-    /// Says the next word of the handshake, or that it is over.
+    /// Sends the next message of the handshake, or ends it.
     fn go_on_with_handshake(&mut self) {
         let Some(live) = self.live.as_mut().filter(|live| !live.is_handshake_done) else { return };
         if let Some((method, params)) = live.handshake.pop_front() {
@@ -540,9 +485,9 @@ impl Driver {
                 live.say(&wire::notification(method, &raw(params)));
             }
         }
-        let number = live.number;
         if was_asked {
-            self.drive(Event::Answered(number));
+            let effects = self.lifecycle.child_answered(self.now());
+            self.perform(effects);
         }
         self.send_queued();
     }
@@ -573,15 +518,14 @@ impl Driver {
                     return match result {
                         Ok(_) => self.go_on_with_handshake(),
                         Err(error) => {
-                            self.tail.add(format!("handshake refused: {error}\n").as_bytes());
+                            self.lifecycle.stderr(format!("handshake refused: {error}\n").as_bytes());
                             self.drive(Event::BadStart(number));
                         }
                     };
                 }
-                // First, so that whoever has an answer finds the child ready.
-                if *self.machine.state() == State::Starting(number) {
-                    self.drive(Event::Answered(number));
-                }
+                // First, so that a caller that has an answer finds the child ready.
+                let effects = self.lifecycle.child_answered(self.now());
+                self.perform(effects);
                 if let Some(answer) = self.in_flight.remove(&id) {
                     answer.send(result).ok();
                 }
@@ -599,14 +543,12 @@ impl Driver {
         self.take_back_unread();
         let Some(live) = self.live.take() else { return };
         let (number, was_asked_to_stop) = (live.number, live.was_asked_to_stop);
-        live.drain_stderr(&mut self.tail);
+        live.drain_stderr(&mut self.lifecycle);
         drop(live);
-        // By `nostray stop`, by the end of its session, by a newcomer to its slot: whoever stops something means it, and a child that
-        // came back at once would be the keep-alive that nobody can end.
-        let is_ours = was_asked_to_stop || matches!(self.machine.state(), State::Stopping { .. });
+        // By `nostray stop`, by the end of its session, by a newcomer to its slot. A child that came back at once could not be stopped.
+        let is_ours = was_asked_to_stop || matches!(self.lifecycle.state(), State::Stopping { .. });
         if matches!(exit.cause, ExitCause::Asked(_)) && !is_ours {
             self.controls.core.is_over_because(&exit.cause.to_string());
-            self.linger = None;
             self.drive(Event::Stop);
         }
         let cause = Cause(match &exit.cause {
@@ -623,16 +565,12 @@ impl Driver {
     fn has_ended(&mut self, number: Number, cause: Cause, was_not_started: bool) {
         let why = self.with_tail(&cause);
         if was_not_started {
-            // Nobody was there to hear them, though they were said.
+            // They were written, but no child has read them.
             for (_, answer) in self.in_flight.drain() {
                 answer.send(Err(CallError::Refused(why.clone()))).ok();
             }
         }
         self.last_exit = Some(why);
-        // Nobody holds it, so it is not revived, whatever its end was.
-        if self.linger.take().is_some() {
-            self.drive(Event::Released);
-        }
         if was_not_started && self.controls.before + number.0 == 1 {
             self.drive(Event::Hopeless(number, cause));
         } else {

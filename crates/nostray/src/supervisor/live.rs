@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nostray_rpc::{Id, Line, Lines, Skimmed};
-use nostray_supervise::{Generation as Number, Said, Tail};
+use nostray_supervise::{Generation as Number, Lifecycle, SentLines};
 use nostray_sys::{Pidfd, stream};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -50,7 +50,7 @@ pub(super) struct Live {
     /// What is on its way to it.
     pub(super) out: VecDeque<u8>,
     /// Where the lines end that were said to it.
-    said: Said,
+    said: SentLines,
     /// What was said to it that it has not read, since its input has ended.
     unread: Vec<u8>,
     /// How much of answers was added to that since it was last empty.
@@ -59,7 +59,6 @@ pub(super) struct Live {
     /// The request of the handshake that it has not answered.
     pub(super) handshake_request: Option<u64>,
     pub(super) is_handshake_done: bool,
-    pub(super) started: Instant,
     /// A call was said to it, or waits in its input.
     pub(super) was_called: bool,
     /// Its input ends when all is written, or then.
@@ -188,13 +187,12 @@ impl Live {
             pen,
             lines: Lines::new(spec.keeping.max_line),
             out: VecDeque::new(),
-            said: Said::default(),
+            said: SentLines::default(),
             unread: Vec::new(),
             answers: 0,
             handshake,
             handshake_request: None,
             is_handshake_done: false,
-            started: Instant::now(),
             was_called: false,
             close_stdin_at: None,
             stop_at: None,
@@ -275,7 +273,7 @@ impl Live {
 
     /// Takes in what it has written to its standard error, so that its last words are not missing where its end is told. No more than a
     /// pipe holds: what is left of its tree may go on writing.
-    pub(super) fn drain_stderr(&self, tail: &mut Tail) {
+    pub(super) fn drain_stderr(&self, lifecycle: &mut Lifecycle) {
         let Some(stderr) = &self.stderr else { return };
         let (mut errors, mut incoming) = ([0; 4096], 0);
         // Not as the runtime reads it: that may not have noticed yet that there is something.
@@ -283,7 +281,7 @@ impl Live {
             && let Ok(Some(count)) = stream::read(stderr, &mut errors)
             && count > 0
         {
-            tail.add(&errors[..count]);
+            lifecycle.stderr(&errors[..count]);
             incoming += count;
         }
     }
@@ -318,8 +316,8 @@ impl Live {
         self.said.whole_lines(unread)
     }
 
-    /// The next thing that it does. Cancel safe.
-    pub(super) async fn next(&mut self, tail: &mut Tail) -> ChildEvent {
+    /// The next thing that it does. Nothing is lost if nobody waits for it to the end.
+    pub(super) async fn next(&mut self, lifecycle: &mut Lifecycle) -> ChildEvent {
         let Self { stdin, stdout, stderr, lines, out, unread, answers, front, front_ended, pen, gone, .. } = self;
         let mut errors = [0; 4096];
         let read = async {
@@ -385,7 +383,7 @@ impl Live {
                 if count == 0 {
                     *stderr = None;
                 } else {
-                    tail.add(&errors[..count]);
+                    lifecycle.stderr(&errors[..count]);
                 }
                 ChildEvent::Errors
             }

@@ -1,4 +1,4 @@
-//! Reading lines on one side and writing them on the other. Nothing is waited for; who is slow stalls who is fast, and no memory grows.
+//! Reads lines on one side and writes them on the other. Nothing blocks: the slow side stalls the fast one, and no buffer grows.
 
 use std::io;
 use std::ops::Range;
@@ -12,12 +12,12 @@ use crate::machine::Moment;
 use crate::outbox::WIDE;
 use crate::session::Verdict;
 
-/// How much of the child's stderr is kept for a host that does not read it. What is beyond is lost, or the child would wait.
+/// How much of the child's stderr is kept for a host that does not read it. The rest is dropped, or the child would block.
 const STDERR_KEPT: usize = 64 << 10;
-/// What a child that has ended can have left in its pipe. Somebody who outlives it may write for ever.
-const MOST_IN_A_PIPE: usize = 1 << 20;
-/// So long without a long line, and the memory that they need is given back.
-const A_WHILE: Duration = Duration::from_millis(500);
+/// What a child that has ended can have left in its pipe. A descendant that outlives it may write for ever.
+const MAX_PIPE_BYTES: usize = 1 << 20;
+/// How long after the last long line the memory for long lines is given back.
+const TIDY_AFTER: Duration = Duration::from_millis(500);
 
 impl Front<'_> {
     pub(super) fn read_host(&mut self) -> io::Result<()> {
@@ -55,7 +55,7 @@ impl Front<'_> {
                     }
                 }
                 Found::TooLong { length, skimmed } => {
-                    self.session.host_said_too_much(length, self.ward.keeping().max_line, &skimmed);
+                    self.session.host_said_too_much(length, self.keeper.config().max_line, &skimmed);
                     self.perform();
                 }
             }
@@ -66,7 +66,7 @@ impl Front<'_> {
             widen(self.host.stdin, WIDE);
         }
         if ended {
-            self.session.host_closed(self.ward.keeping().spec.graces.eof(), now);
+            self.session.host_closed(self.keeper.config().spec.graces.eof(), now);
         } else {
             self.from_host = Some(lines);
         }
@@ -76,40 +76,37 @@ impl Front<'_> {
 
     /// Passes on what was found. `is_last` if nothing else is to be done with what was found there.
     pub(super) fn pass_to_child(&mut self, lines: &mut Lines, found: Option<Range<usize>>, is_last: bool) {
-        if let (Some(found), Some(talk)) = (found, self.talk()) {
-            talk.say_found(lines, found, is_last);
+        if let (Some(found), Some(channel)) = (found, self.channel()) {
+            channel.write_found(lines, found, is_last);
         }
     }
 
     pub(super) fn tell_child(&mut self, bytes: &[u8]) {
-        let is_like_a_word = self.link.is_some() && bytes.first() == Some(&b'!');
-        if let Some(talk) = self.talk() {
-            // What a host says is never a word of ours, and what is no JSON stays so behind a space.
-            if is_like_a_word {
-                talk.say(b" ");
+        let looks_like_control = self.upstream.shared().is_some() && bytes.first() == Some(&b'!');
+        if let Some(channel) = self.channel() {
+            // A line of the host is never a control line. It is no JSON, and stays so behind a space.
+            if looks_like_control {
+                channel.write(b" ");
             }
-            talk.say(bytes);
+            channel.write(bytes);
         }
     }
 
     /// Reads what the child says. At its end all that is there, however slow the host is: no more than a pipe holds.
     pub(super) fn read_child(&mut self, to_the_end: bool) -> io::Result<()> {
-        let mut left = MOST_IN_A_PIPE;
+        let mut left = MAX_PIPE_BYTES;
         loop {
             let now = self.now();
-            let Some((count, mut lines)) = self.talk().and_then(|talk| talk.hear()) else { return Ok(()) };
+            let Some((count, mut lines)) = self.channel().and_then(|channel| channel.read()) else { return Ok(()) };
             let passed = self.pass_on(&mut lines, now);
             self.tidy_after(&lines);
             if count == Some(0) {
                 if let Some(Found::Whole(span)) = lines.rest_found() {
-                    self.ward.log("cut off", lines.bytes(span.text));
+                    self.keeper.log("cut off", lines.bytes(span.text));
                 }
-                match &self.link {
-                    Some(_) => self.link_is_lost(),
-                    None => self.ward.is_mute(),
-                }
-            } else if let Some(talk) = self.talk() {
-                talk.heard(lines);
+                self.upstream_closed();
+            } else if let Some(channel) = self.channel() {
+                channel.return_lines(lines);
             }
             passed?;
             left = left.saturating_sub(count.unwrap_or(0));
@@ -123,10 +120,10 @@ impl Front<'_> {
         let mut run: Option<Range<usize>> = None;
         while let Some(found) = lines.next_found() {
             match found {
-                Found::Whole(span) if self.link.is_some() && self.is_word(lines.bytes(span.text.clone())) => {
+                Found::Whole(span) if self.is_control(lines.bytes(span.text.clone())) => {
                     self.pass_to_host(lines, run.take(), false)?;
                     let text = lines.bytes(span.text).to_vec();
-                    if !self.on_word(&text) {
+                    if !self.on_control(&text) {
                         return Ok(()); // what else was said is of no interest
                     }
                 }
@@ -143,12 +140,12 @@ impl Front<'_> {
                         }
                         Verdict::Replace(line) => self.tell_host(&line)?,
                         Verdict::Swallow => {}
-                        Verdict::Log(why) => self.ward.log(&why, lines.bytes(span.text)),
+                        Verdict::Log(why) => self.keeper.log(&why, lines.bytes(span.text)),
                     }
                 }
                 Found::TooLong { length, skimmed } => {
-                    self.session.child_said_too_much(length, self.ward.keeping().max_line, &skimmed, now);
-                    self.ward.log(&format!("longer than --max-line ({length} bytes)"), b"");
+                    self.session.child_said_too_much(length, self.keeper.config().max_line, &skimmed, now);
+                    self.keeper.log(&format!("longer than --max-line ({length} bytes)"), b"");
                     self.perform();
                 }
             }
@@ -175,7 +172,7 @@ impl Front<'_> {
     /// True if there may be more.
     pub(super) fn read_errors(&mut self) -> bool {
         let mut buffer = [0; 16 << 10];
-        let Some(read) = self.ward.read_errors(&mut buffer) else { return false };
+        let Some(read) = self.keeper.read_errors(&mut buffer) else { return false };
         self.session.stderr(read);
         let room = STDERR_KEPT.saturating_sub(self.errors.len());
         if self.errors.pass(self.host.stderr, &read[..read.len().min(room)]).is_err() {
@@ -184,7 +181,7 @@ impl Front<'_> {
         true
     }
 
-    /// The host cannot be written to: it has closed its end, so nobody waits for an answer.
+    /// The host has closed its stdin for answers, so it waits for none: releases the child.
     pub(super) fn host_is_deaf(&mut self) {
         self.host_deaf = true;
         self.to_host.discard();
@@ -193,9 +190,10 @@ impl Front<'_> {
 
     /// Long lines tend to come in numbers, so what they need is kept until none has come for a while.
     pub(super) fn tidy_after(&mut self, lines: &Lines) {
-        let is_kept = self.to_host.keeps_much() || self.talk().is_some_and(|talk| talk.keeps_much());
+        let is_kept =
+            self.to_host.holds_spare_memory() || self.channel().is_some_and(|channel| channel.holds_spare_memory());
         if lines.is_large() || is_kept {
-            self.tidy_at = Some(Instant::now() + A_WHILE);
+            self.tidy_at = Some(Instant::now() + TIDY_AFTER);
         }
     }
 
@@ -205,8 +203,8 @@ impl Front<'_> {
         if let Some(lines) = &mut self.from_host {
             lines.tidy();
         }
-        if let Some(talk) = self.talk() {
-            talk.tidy();
+        if let Some(channel) = self.channel() {
+            channel.tidy();
         }
         nostray_sys::memory::release_free();
         nostray_sys::memory::release_program_pages_at_next_wait();

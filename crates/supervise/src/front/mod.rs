@@ -1,9 +1,10 @@
 //! The front of a supervised child: one thread that waits for whatever comes next from the host, the child and the clock, lets
-//! the [`Session`] decide, and does what it says. It never waits for anybody, and keeps no more than what is on its way.
+//! the [`Session`] decide, and does what it says. It never blocks on a peer, and keeps no more than what is on its way.
 
 mod lines;
-mod pens;
+mod own;
 mod shared;
+mod upstream;
 mod wait;
 
 use std::io;
@@ -19,30 +20,32 @@ use nostray_sys::events::Events;
 use nostray_sys::stream::Sink;
 
 use crate::cache::Cache;
-use crate::link::{Link, Share};
-use crate::machine::{Moment, Policy, State};
+use crate::child_keeper::{ChildConfig, ChildKeeper};
+use crate::link::Share;
+use crate::machine::{Moment, State};
 use crate::outbox::Outbox;
 use crate::session::{Effect, Session, Settings};
-use crate::ward::{Keeping, Talk, Ward};
+use shared::Shared;
+use upstream::Upstream;
 use wait::Source;
 
 pub use nostray_pen::Error;
 
-/// When to look for what others have left: not while the child is starting.
-const SETTLED: Duration = Duration::from_secs(2);
+/// When to sweep what dead hosts have left: not while the child is starting.
+const AFTER_START: Duration = Duration::from_secs(2);
 
 /// What a user wants.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What is kept.
-    pub keeping: Keeping,
+    /// What to run.
+    pub child: ChildConfig,
     /// How the session is kept.
     pub settings: Settings,
-    /// Whether what an earlier run has said about itself is good enough until somebody calls.
+    /// Whether handshake and lists are answered from an earlier run until the host makes a call.
     pub lazy: bool,
     /// Whether to write down what this run says about itself.
     pub remember: bool,
-    /// The child is one that others share, if there is a way to it.
+    /// Attach to a shared child, if the broker can be reached.
     pub share: Option<Share>,
     /// The slot that a child of our own needs.
     pub slot: Option<nostray_slot::SlotRequest>,
@@ -52,8 +55,8 @@ pub struct Options {
 ///
 /// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else.**
 pub fn run(options: Options) -> Result<u8, Error> {
-    let Options { keeping, settings, lazy, remember, share, slot } = options;
-    let mut opener = PenOpener::open(&keeping.spec.die_with)?;
+    let Options { child: config, settings, lazy, remember, share, slot } = options;
+    let mut opener = PenOpener::open(&config.spec.die_with)?;
     let id = PenId::new();
     let tenancy = match slot.map(|wish| enter(&mut opener, wish, &id)).transpose() {
         Ok(None) => None,
@@ -63,24 +66,27 @@ pub fn run(options: Options) -> Result<u8, Error> {
     };
     let events = Events::new().map_err(|error| Error::System { action: "watch for events", error })?;
     let directory = std::env::current_dir().unwrap_or_default();
-    let cache = (lazy || remember).then(|| Cache::open(&keeping.spec.command, &directory));
+    let cache = (lazy || remember).then(|| Cache::open(&config.spec.command, &directory));
     let own_policy = settings.policy.clone();
     let settings = match share {
-        Some(_) => Settings { policy: shared::policy(own_policy.on_demand), ..settings },
+        Some(_) => Settings { policy: Shared::policy(own_policy.on_demand), ..settings },
         None => settings,
     };
     let session = Session::new(settings, cache, lazy, nostray_sys::process::random());
-    let from_host = Some(Lines::new(keeping.max_line));
-    let mut ward = Ward::new(keeping, opener, id);
-    let link = share.map(|mut share| {
-        share.attach.host = ward.opener.host().map(Process::from);
-        Link::new(share)
-    });
-    if link.is_none() {
-        ward.keep().map_err(|error| Error::System { action: "become a subreaper", error })?;
-    }
+    let from_host = Some(Lines::new(config.max_line));
+    let mut keeper = ChildKeeper::new(config, opener, id);
+    let upstream = match share {
+        Some(mut share) => {
+            share.attach.host = keeper.opener.host().map(Process::from);
+            Upstream::Shared(Box::new(Shared::new(share, own_policy)))
+        }
+        None => {
+            keeper.keep().map_err(|error| Error::System { action: "become a subreaper", error })?;
+            Upstream::Own
+        }
+    };
     if let Some(tenancy) = tenancy {
-        ward.hold(tenancy).map_err(Error::Refused)?;
+        keeper.hold(tenancy).map_err(Error::Refused)?;
     }
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
     let host = HostEnds { stdin: stdin.as_fd(), stdout: stdout.as_fd(), stderr: stderr.as_fd() };
@@ -90,14 +96,13 @@ pub fn run(options: Options) -> Result<u8, Error> {
         to_host: Outbox::new(Sink::of(host.stdout)),
         errors: Outbox::new(Sink::of(host.stderr)),
         host,
-        own_policy,
         events,
-        ward,
-        link,
+        keeper,
+        upstream,
         session,
         began: Instant::now(),
-        sweep_at: Some(Instant::now() + SETTLED),
-        tidy_at: Some(Instant::now() + SETTLED / 4),
+        sweep_at: Some(Instant::now() + AFTER_START),
+        tidy_at: Some(Instant::now() + AFTER_START / 4),
         host_gone: false,
         hung_up: None,
         farewell: None,
@@ -115,12 +120,10 @@ struct HostEnds<'a> {
 }
 
 struct Front<'a> {
-    /// When the child is started and ended, if it is our own.
-    own_policy: Policy,
     events: Events,
-    ward: Ward,
-    /// The way to a child that others share. Without it, the child is our own.
-    link: Option<Link>,
+    /// Keeps a child of the front's own, if there is one, and the front's record.
+    keeper: ChildKeeper,
+    upstream: Upstream,
     session: Session,
     host: HostEnds<'a>,
     /// Until the host ends its output.
@@ -134,7 +137,7 @@ struct Front<'a> {
     /// When to give back what long lines have needed.
     tidy_at: Option<Instant>,
     host_gone: bool,
-    /// The host has closed its end while nobody could take what it had said: how long somebody still may.
+    /// The host has closed its end while no child could take what it had said: how long one still may.
     hung_up: Option<Instant>,
     /// The session is over, and how long the host may take to read the rest.
     farewell: Option<Instant>,
@@ -158,29 +161,21 @@ impl Front<'_> {
             }
         }
         self.save();
-        self.ward.close_record();
-        self.ward.code
+        self.keeper.close_record();
+        self.keeper.code
     }
 
     fn now(&self) -> Moment {
         self.began.elapsed()
     }
 
-    /// Whom the session talks to.
-    fn talk(&mut self) -> Option<&mut Talk> {
-        match &mut self.link {
-            Some(link) => link.talk(),
-            None => self.ward.child.as_mut().map(|child| &mut child.talk),
-        }
-    }
-
     /// Nothing lives, nothing will, and the host has got all that it wants to read. One that reads nothing for as long as its
     /// child would have been given to end waits for us, as we would for it.
     fn is_over(&mut self) -> bool {
-        if self.ward.child.is_some() || !self.session.is_over() {
+        if self.keeper.child.is_some() || !self.session.is_over() {
             return false;
         }
-        let (now, patience) = (Instant::now(), self.ward.keeping().spec.graces.eof());
+        let (now, patience) = (Instant::now(), self.keeper.config().spec.graces.eof());
         self.to_host.is_empty()
             || self.host_gone
             || self.host_deaf
@@ -189,9 +184,9 @@ impl Front<'_> {
 
     fn next_deadline(&mut self) -> Option<Instant> {
         let session = self.session.deadline().map(|at| self.began + at);
-        let link = self.link.as_ref().and_then(Link::deadline);
+        let link = self.upstream.shared().and_then(|shared| shared.link.deadline());
         let own = [self.sweep_at, self.tidy_at, self.hung_up, self.farewell];
-        own.into_iter().chain([session, self.ward.deadline(), link]).flatten().min()
+        own.into_iter().chain([session, self.keeper.deadline(), link]).flatten().min()
     }
 
     /// Does what the session says.
@@ -206,10 +201,11 @@ impl Front<'_> {
                     }
                     Effect::ToHost(_) => {}
                     Effect::ToChild(line) => self.tell_child(&line),
-                    Effect::Start(generation) => self.start(generation),
-                    Effect::TearDown(_, why) => self.tear_down(why),
-                    Effect::Demand => self.demand(),
-                    Effect::Told => self.say_told(),
+                    Effect::Connect(generation) => self.connect(generation),
+                    Effect::Disconnect(_, why) => self.disconnect(why),
+                    // A front that starts the child itself knows both without being told.
+                    Effect::Demand => self.upstream.shared_mut().into_iter().for_each(Shared::demand),
+                    Effect::Told => self.upstream.shared_mut().into_iter().for_each(Shared::say_told),
                 }
             }
         }
@@ -217,10 +213,10 @@ impl Front<'_> {
     }
 
     fn put_on_record(&mut self) {
-        let Self { session, ward, began, own_policy, .. } = self;
+        let Self { session, keeper, began, .. } = self;
         let (state, generation) = (session.state().clone(), session.generation());
-        let pause = || session.deadline().map_or(Moment::ZERO, |at| at.saturating_sub(began.elapsed()));
-        let is_new = ward.put_on_record(&state, generation, pause, own_policy.max_failures);
+        let pause = || session.pause(began.elapsed());
+        let is_new = keeper.put_on_record(session.state(), generation, pause, session.policy().max_failures);
         if is_new && matches!(state, State::Asleep | State::Tripped { .. }) {
             self.save();
         }
@@ -242,10 +238,10 @@ impl Front<'_> {
         }
         self.perform();
         self.go_on_with_link();
-        if let Some(happened) = self.ward.end_on() {
-            self.on_child(happened);
+        if let Some(loss) = self.keeper.end_on() {
+            self.on_child_lost(loss);
         }
-        if let Some((generation, far)) = self.ward.over_memory() {
+        if let Some((generation, far)) = self.keeper.over_memory() {
             self.session.over_memory(generation, far, now);
             self.perform();
         }
@@ -260,7 +256,7 @@ impl Front<'_> {
         }
         if self.sweep_at.is_some_and(|at| at <= Instant::now()) {
             self.sweep_at = None;
-            self.ward.sweep();
+            self.keeper.sweep();
             self.save();
         }
     }

@@ -1,5 +1,5 @@
-//! A session whose child is shared with others: it holds it over a link, and is told what becomes of it. To the session that is a
-//! child like any other.
+//! A session whose child is shared: the front attaches to the steward that keeps the child, over a link, and is told what becomes of
+//! the child.
 
 use std::time::Duration;
 
@@ -7,57 +7,84 @@ use nostray_registry::WAS_STOPPED;
 use nostray_sys::descriptors::write_to_stderr_at_once;
 
 use super::Front;
+use super::upstream::Upstream;
 use crate::backoff::Backoff;
-use crate::link::{Reached, ToFront, ToSteward, word};
+use crate::link::{Link, Reached, Share};
 use crate::machine::{Cause, Generation, Policy, State, Why};
+use crate::wire::{ToFront, ToSteward, parse_control};
 use nostray_pen::Rate;
 
-/// Whoever keeps the child decides when it is started, how often, and for how long; here it is only taken up again.
-pub(super) fn policy(on_demand: bool) -> Policy {
-    Policy {
-        respawn: true,
-        backoff: Backoff::of_links(),
-        max_failures: Rate { times: u32::MAX, within: Duration::from_secs(1) },
-        sustained: Duration::from_secs(1),
-        hibernate: None,
-        max_age: None,
-        start_timeout: None,
-        on_demand,
-    }
+/// The link to a shared child.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) link: Link,
+    /// What the user wants of the child. The steward keeps to it; the front does if it has to start a child of its own.
+    child_policy: Policy,
 }
 
-impl Front<'_> {
-    /// Holds the child: finds whoever keeps it, or waits for the next one there.
-    pub(super) fn hold(&mut self, generation: Generation) {
-        let Some(link) = &mut self.link else { return };
-        if link.is_up {
-            self.session.child_started(generation, self.began.elapsed());
-        } else if link.holds() {
-            link.say(&ToSteward::Wake);
-        } else {
-            link.reach();
-            self.go_on_with_link();
+impl Shared {
+    pub(super) fn new(share: Share, child_policy: Policy) -> Self {
+        Self { link: Link::new(share), child_policy }
+    }
+
+    /// When the front attaches, which is not when the child is started: a lost link is taken up again at once, for as long as the
+    /// session lasts. The steward decides when the child is started, how often, and for how long.
+    pub(super) fn policy(on_demand: bool) -> Policy {
+        Policy {
+            respawn: true,
+            backoff: Backoff::for_attaching(),
+            max_failures: Rate { times: u32::MAX, within: Duration::from_secs(1) },
+            sustained: Duration::from_secs(1),
+            on_demand,
+            ..Policy::default()
         }
     }
 
     /// Something waits for the child.
     pub(super) fn demand(&mut self) {
-        if let Some(link) = self.link.as_mut().filter(|link| link.holds() && !link.is_up) {
-            link.say(&ToSteward::Wake);
+        if self.link.holds() && !self.link.is_up {
+            self.link.say(&ToSteward::Wake);
         }
     }
 
     /// The child was told all that it must know of this session.
     pub(super) fn say_told(&mut self) {
-        if let Some(link) = self.link.as_mut().filter(|link| link.is_up) {
-            link.say(&ToSteward::Told);
+        if self.link.is_up {
+            self.link.say(&ToSteward::Told);
         }
     }
 
-    /// Lets the child go. After the end of the host's input, what was asked may still be answered.
-    pub(super) fn let_go(&mut self, why: Why, patience: Duration) {
+    /// Whether the child is a daemon, which takes no messages.
+    pub(super) fn is_daemon(&self) -> bool {
+        self.link.share.attach.settings.daemon.is_some()
+    }
+
+    /// Without respawn a session ends with the child that it had, also when steward or broker have taken the child with them: the host
+    /// recovers by itself, and can do so only if it sees the end.
+    fn ends_with_child(&self) -> bool {
+        !self.child_policy.respawn && self.link.had_child
+    }
+}
+
+impl Front<'_> {
+    /// Attaches to the steward that keeps the child, or waits for the next child there.
+    pub(super) fn attach(&mut self, generation: Generation) {
+        let now = self.now();
+        let Some(shared) = self.upstream.shared_mut() else { return };
+        if shared.link.is_up {
+            self.session.child_started(generation, now);
+        } else if shared.link.holds() {
+            shared.link.say(&ToSteward::Wake);
+        } else {
+            shared.link.reach();
+            self.go_on_with_link();
+        }
+    }
+
+    /// Detaches. After the end of the host's input, what was asked may still be answered, within `patience`.
+    pub(super) fn detach(&mut self, why: Why, patience: Duration) {
         let (generation, now) = (self.session.generation(), self.now());
-        let Some(link) = &mut self.link else { return };
+        let Some(Shared { link, .. }) = self.upstream.shared_mut() else { return };
         if why == Why::Released && link.is_up && !patience.is_zero() {
             link.fall_silent(patience);
         } else {
@@ -78,9 +105,9 @@ impl Front<'_> {
     }
 
     pub(super) fn go_on_with_link(&mut self) {
-        let max_line = self.ward.keeping().max_line;
-        let Some(link) = &mut self.link else { return };
-        link.look_at_keeper(self.session.waits_for_child());
+        let max_line = self.keeper.config().max_line;
+        let Some(Shared { link, .. }) = self.upstream.shared_mut() else { return };
+        link.look_at_awaited(self.session.waits_for_child());
         link.fall_silent_when_said();
         if link.parting.is_some_and(|until| until <= std::time::Instant::now()) {
             return self.link_is_lost();
@@ -93,10 +120,13 @@ impl Front<'_> {
     /// There is no way to a shared child, so there is one for this session alone.
     fn fall_back(&mut self, why: &str) {
         let (generation, now) = (self.session.generation(), self.now());
-        let Some(link) = self.link.take() else { return };
-        if link.share.required {
+        let Some(Shared { link, child_policy }) = self.upstream.shared_mut() else { return };
+        let child_policy = child_policy.clone();
+        let is_required = link.share.required;
+        self.upstream = Upstream::Own;
+        if is_required {
             write_to_stderr_at_once(&format!("nostray: this child cannot be shared: {why}\n"));
-            self.ward.code = nostray_pen::OWN_FAILURE;
+            self.keeper.code = nostray_pen::OWN_FAILURE;
             self.session.child_hopeless(generation, Cause(format!("it cannot be shared: {why}")), now);
             return self.perform();
         }
@@ -104,20 +134,22 @@ impl Front<'_> {
             "nostray: this session has a child of its own, which is not shared: {why} (--require-share makes that an \
              error)\n"
         ));
-        self.session.adopt(self.own_policy.clone());
-        match self.ward.keep_in_need() {
+        self.session.adopt(child_policy);
+        match self.keeper.keep_in_need() {
             Ok(()) => self.start(generation),
             Err(error) => self.session.child_emptied(generation, Cause(error.to_string()), now),
         }
         self.perform();
     }
 
-    /// Nobody is at the other end any more.
+    /// Steward or broker have closed the connection.
     pub(super) fn link_is_lost(&mut self) {
         let (generation, now) = (self.session.generation(), self.now());
-        let Some(link) = &mut self.link else { return };
+        let Some(shared) = self.upstream.shared_mut() else { return };
+        let ends_with_child = shared.ends_with_child();
+        let link = &mut shared.link;
         let (was_parting, was_settling, lost) = (link.parting.is_some(), link.is_settling, link.lost.take());
-        let cause = if link.keeper_is_stopped() {
+        let cause = if link.awaited_is_stopped() {
             format!("the process that kept it {WAS_STOPPED} and has been ended")
         } else {
             "the broker that kept it is gone".to_owned()
@@ -126,7 +158,7 @@ impl Front<'_> {
         if was_parting {
             self.session.child_rested(generation, None, now);
             self.settle(lost);
-        } else if self.ends_with_child() {
+        } else if ends_with_child {
             return self.end_with_child(cause, nostray_pen::OWN_FAILURE);
         } else {
             let cause = Cause(format!("{cause}; another one is looked for"));
@@ -143,17 +175,6 @@ impl Front<'_> {
         self.perform();
     }
 
-    /// Without respawn a session ends with the child that it had, also when steward or broker have taken the child with them: the host
-    /// recovers by itself, and can do so only if it sees the end.
-    fn ends_with_child(&self) -> bool {
-        !self.own_policy.respawn && self.link.as_ref().is_some_and(|link| link.had_child)
-    }
-
-    /// Whether the child is a daemon, which takes no messages.
-    pub(super) fn is_daemon(&self) -> bool {
-        self.link.as_ref().is_some_and(|link| link.share.attach.wish.daemon.is_some())
-    }
-
     /// Answers every call with an error, and ends the session.
     fn end_with_child(&mut self, why: String, code: u8) {
         let (generation, now) = (self.session.generation(), self.now());
@@ -161,7 +182,7 @@ impl Front<'_> {
         write_to_stderr_at_once(&format!(
             "nostray: the shared child is gone and is not started again, {rule}: {why}\n"
         ));
-        self.ward.code = code;
+        self.keeper.code = code;
         self.session.ends_with_child();
         self.session.child_is_over(generation, Cause(why), now);
         self.session.stop(now);
@@ -169,14 +190,17 @@ impl Front<'_> {
     }
 
     /// Whether a line is for us and not for the host.
-    pub(super) fn is_word(&self, text: &[u8]) -> bool {
-        text.first() == Some(&b'!') || self.link.as_ref().is_some_and(|link| link.comes_back)
+    pub(super) fn is_control(&self, text: &[u8]) -> bool {
+        self.upstream.shared().is_some_and(|shared| text.first() == Some(&b'!') || shared.link.comes_back)
     }
 
     /// Takes in such a line. False if what follows it is of no interest.
-    pub(super) fn on_word(&mut self, text: &[u8]) -> bool {
+    pub(super) fn on_control(&mut self, text: &[u8]) -> bool {
         let (generation, now) = (self.session.generation(), self.now());
-        let Some(link) = &mut self.link else { return false };
+        let Some(shared) = self.upstream.shared_mut() else { return false };
+        let (ends_with_child, is_daemon) = (shared.ends_with_child(), shared.is_daemon());
+        let respawns = shared.child_policy.respawn;
+        let link = &mut shared.link;
         if std::mem::take(&mut link.comes_back) {
             if link.is_up {
                 link.unread.extend_from_slice(&[text, b"\n"].concat());
@@ -186,9 +210,9 @@ impl Front<'_> {
             self.perform();
             return true;
         }
-        let Some(word) = word::<ToFront>(text) else { return true };
-        match word {
-            ToFront::KeptBy(steward) => link.is_kept_by(steward),
+        let Some(message) = parse_control::<ToFront>(text) else { return true };
+        match message {
+            ToFront::KeptBy(steward) => link.handed_to(steward),
             ToFront::Welcome => {
                 link.is_welcome();
                 link.say(&ToSteward::Wake);
@@ -196,7 +220,7 @@ impl Front<'_> {
             ToFront::Up(_) if link.is_up => {}
             ToFront::Up(_) => {
                 (link.is_up, link.had_child) = (true, true);
-                // One that was not missed is taken up all the same: the host may want to know what has changed with it.
+                // Connect also if no call waits: the host may want to know what has changed with the new child.
                 self.session.wake(now);
                 self.session.child_started(generation, now);
             }
@@ -228,19 +252,19 @@ impl Front<'_> {
                 self.perform();
                 // What has come back waits for a child already, and it is another one.
                 if let State::Starting(generation) = *self.session.state() {
-                    self.hold(generation);
+                    self.attach(generation);
                 }
                 return false;
             }
             ToFront::Refused { cause, stderr } => {
                 self.session.stderr(stderr.join("\n").as_bytes());
-                self.session.refuse(Cause(cause), now);
+                self.session.refuse(&Cause(cause), now);
             }
             ToFront::Leaving => {
                 link.part();
                 let cause = "the broker that kept it was stopped".to_owned();
                 // The next call brings the child back, and to a daemon there is none.
-                if self.ends_with_child() || self.is_daemon() {
+                if ends_with_child || is_daemon {
                     self.end_with_child(cause, nostray_pen::OWN_FAILURE);
                     return false;
                 }
@@ -257,10 +281,10 @@ impl Front<'_> {
             ToFront::Over { code, why } => {
                 let (was_settling, lost) = (link.is_settling, link.lost.take());
                 link.part();
-                if !self.own_policy.respawn {
+                if !respawns {
                     self.session.ends_with_child();
                 }
-                self.ward.code = code;
+                self.keeper.code = code;
                 if let Some(why) = why {
                     write_to_stderr_at_once(&format!("nostray: the shared child is not started again: {why}\n"));
                     self.session.child_is_over(generation, Cause(why), now);

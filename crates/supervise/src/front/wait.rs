@@ -1,4 +1,4 @@
-//! What can happen, and waiting for it.
+//! Waits for events, and dispatches them.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
@@ -7,14 +7,14 @@ use nostray_sys::descriptors::write_to_stderr_at_once;
 use nostray_sys::poll::Until;
 
 use super::Front;
-use crate::link::Link;
-use crate::ward::{Event, Ward};
+use super::shared::Shared;
+use crate::child_keeper::{ChildKeeper, Event};
 
-/// More than this on its way to somebody, and nothing more is read that would go there too. Not less, or the next long line
-/// could not be read while the last one is written.
-const ENOUGH: usize = 1 << 20;
+/// With more than this pending for one side, the other side is not read. Not less, or the next long line could not be read while the
+/// last one is written.
+const PAUSE_READING_AT: usize = 1 << 20;
 /// The same for what we answer ourselves.
-const TOO_MUCH: usize = 4 << 20;
+const PAUSE_READING_HOST_AT: usize = 4 << 20;
 
 /// Something that can happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ const ERRORS: usize = 4;
 const FROM_LINK: usize = 5;
 const TO_LINK: usize = 6;
 const CHILD: usize = 7;
-const HOST_ENDED: usize = CHILD + Ward::EVENTS;
+const HOST_ENDED: usize = CHILD + ChildKeeper::EVENTS;
 
 impl Source {
     pub(super) fn of(name: usize) -> Self {
@@ -62,13 +62,13 @@ impl Front<'_> {
     /// Waits for something to happen, and says what. Only what there is room for is looked at.
     pub(super) fn wait(&mut self, names: &mut Vec<usize>) {
         let timeout = self.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
-        let waiting = self.talk().map_or(0, |talk| talk.waiting());
-        let is_settling = self.link.as_ref().is_some_and(|link| link.is_settling);
-        let is_daemon = self.is_daemon();
-        let stamp = self.link.as_ref().map_or(0, |link| link.connections);
+        let waiting = self.channel().map_or(0, |channel| channel.pending_bytes());
+        let shared = self.upstream.shared();
+        let is_settling = shared.is_some_and(|shared| shared.link.is_settling);
+        let is_daemon = shared.is_some_and(Shared::is_daemon);
         let events = &mut self.events;
         let mut want = |name: usize, fd: BorrowedFd<'_>, until, stamp| events.want(name, fd, until, stamp);
-        want(SIGNALS, self.ward.opener.signals(), Until::Readable, 0);
+        want(SIGNALS, self.keeper.opener.signals(), Until::Readable, 0);
         if !self.to_host.is_empty() && !self.host_deaf {
             want(TO_HOST, self.host.stdout, Until::Writable, 0);
         }
@@ -79,30 +79,33 @@ impl Front<'_> {
             if !is_daemon
                 && self.session.has_room()
                 && !is_settling
-                && self.to_host.len() < TOO_MUCH
-                && waiting < ENOUGH
+                && self.to_host.len() < PAUSE_READING_HOST_AT
+                && waiting < PAUSE_READING_AT
             {
                 want(FROM_HOST, self.host.stdin, Until::Readable, 0);
-            } else if self.ward.opener.stdin_tells() && self.hung_up.is_none() {
-                // Nobody can take what it says now; that it has closed its end must be seen all the same.
+            } else if self.keeper.opener.stdin_tells() && self.hung_up.is_none() {
+                // What the host says now cannot be taken in, but its end must be noticed.
                 want(HOST_HUNG_UP, self.host.stdin, Until::HungUp, 0);
             }
         }
         if !self.host_gone {
-            for (number, fd) in self.ward.opener.ends().enumerate() {
+            for (number, fd) in self.keeper.opener.ends().enumerate() {
                 want(HOST_ENDED + number, fd, Until::Readable, 0);
             }
         }
-        let is_heard = self.to_host.len() < ENOUGH;
-        if let Some(talk) = self.link.as_ref().and_then(Link::look) {
-            if let Some(mouth) = talk.mouth().filter(|_| is_heard) {
-                want(FROM_LINK, mouth.as_fd(), Until::Readable, stamp);
+        let is_heard = self.to_host.len() < PAUSE_READING_AT;
+        if let Some(link) = self.upstream.shared().map(|shared| &shared.link)
+            && let Some(channel) = link.look()
+        {
+            let stamp = link.connections;
+            if let Some(reader) = channel.reader().filter(|_| is_heard) {
+                want(FROM_LINK, reader.as_fd(), Until::Readable, stamp);
             }
-            if let Some(ear) = talk.ear() {
-                want(TO_LINK, ear.as_fd(), Until::Writable, stamp);
+            if let Some(writer) = channel.pending_writer() {
+                want(TO_LINK, writer.as_fd(), Until::Writable, stamp);
             }
         }
-        self.ward.want(events, CHILD, is_heard);
+        self.keeper.want(events, CHILD, is_heard);
         if let Err(error) = events.wait(timeout, names) {
             // Without a way to wait there is no way to go on; the tree ends with us.
             write_to_stderr_at_once(&format!("nostray: cannot wait for events: {error}\n"));
@@ -123,7 +126,7 @@ impl Front<'_> {
             }
             Source::FromHost => self.read_host(),
             Source::HostHungUp => {
-                self.hung_up = Some(Instant::now() + self.ward.keeping().spec.graces.eof());
+                self.hung_up = Some(Instant::now() + self.keeper.config().spec.graces.eof());
                 Ok(())
             }
             Source::ToHost => {
@@ -138,8 +141,8 @@ impl Front<'_> {
             }
             Source::FromLink | Source::Child(Event::Says) => self.read_child(false),
             Source::ToLink | Source::Child(Event::Listens) => {
-                if let Some(talk) = self.talk() {
-                    talk.say_on();
+                if let Some(channel) = self.channel() {
+                    channel.flush();
                 }
                 Ok(())
             }
@@ -147,7 +150,7 @@ impl Front<'_> {
                 self.read_errors();
                 Ok(())
             }
-            Source::Child(Event::News | Event::Front) => {
+            Source::Child(Event::PenEvent | Event::Front) => {
                 self.hear();
                 Ok(())
             }

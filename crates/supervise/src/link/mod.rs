@@ -1,23 +1,19 @@
-//! A session's link to a child that others share: the way to the broker, and what is said on it.
+//! A session's link to a shared child: where the broker is, and the connection to it.
 
-mod keeper;
-mod place;
-mod reach;
-mod words;
+mod address;
+mod awaited;
+mod connection;
 
-pub use place::{Address, BROKER, find_broker};
-pub use reach::start_broker;
-pub(crate) use reach::{Link, Reached};
-pub use words::{
-    Attach, Bytes, DaemonWish, ReadyWish, Request, SLOT_KEY, SlotWish, Status, ToFront, ToSteward, VERSION, Wish,
-    line, word,
-};
+pub use crate::wire::VERSION;
+pub use address::{Address, BROKER, find_broker};
+pub use connection::start_broker;
+pub(crate) use connection::{Link, Reached};
 
 /// What a session shares, and how.
 #[derive(Debug, Clone)]
 pub struct Share {
     /// What it wants to hold.
-    pub attach: Attach,
+    pub attach: crate::wire::Attach,
     /// If that cannot be had, nothing else will do.
     pub required: bool,
 }

@@ -423,8 +423,8 @@ impl World {
             Event::Quiet => self.in_flight = false,
             _ => {}
         }
-        let luck = dice.below(1000) as f64 / 999.0;
-        let actions = self.machine.on(event.clone(), self.now, luck);
+        let jitter = dice.below(1000) as f64 / 999.0;
+        let actions = self.machine.on(event.clone(), self.now, jitter);
         rules_hold(&before, &event, self.holders, &self.machine, &actions);
         for action in actions {
             match action {

@@ -5,9 +5,9 @@ use nostray_rpc::{
 };
 
 use super::host::{id_at, text_at};
-use super::{BETWEEN_LEGS, Effect, INTERNAL, Protocol, Session, Verdict};
+use super::{Effect, INPUT_ROUND_TIMEOUT, INTERNAL, Protocol, Session, Verdict};
 use crate::lists::{ListKind, Page};
-use crate::machine::{Event, Moment, State};
+use crate::machine::{Moment, State};
 use crate::memory::Note;
 
 pub(super) const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
@@ -20,7 +20,7 @@ impl Session {
             return Verdict::Forward;
         }
         let verdict = match read(text) {
-            // What is left in the pipe of one that has died or sleeps is nobody's.
+            // What is left in the pipe of a child that has died or sleeps is passed on to no host.
             Ok(_) if !self.is_heard() => Verdict::Log("said after its end".to_owned()),
             Ok(Message::One(envelope)) => self.child_message(&envelope, now),
             Ok(Message::Batch(envelopes)) => self.child_batch(&envelopes, now),
@@ -39,7 +39,7 @@ impl Session {
     /// Nearly all that a child says is the result of a call that means nothing to us but its id. True if this is one: it goes to
     /// the host.
     fn child_says_the_usual(&mut self, text: &[u8]) -> bool {
-        if !matches!(self.machine.state(), State::Ready { .. }) || !self.gate.is_open() {
+        if !matches!(self.lifecycle.state(), State::Ready { .. }) || !self.gate.is_open() {
             return false;
         }
         match glance(text) {
@@ -75,10 +75,9 @@ impl Session {
 
     /// Whether what the child says is for the host: not when it goes to sleep or is replaced, nor when it has died.
     fn is_heard(&self) -> bool {
-        use crate::machine::Why;
-        match self.machine.state() {
+        match self.lifecycle.state() {
             State::Starting(_) | State::Ready { .. } => true,
-            State::Stopping { why, .. } => matches!(why, Why::Stop | Why::Released),
+            State::Stopping { why, .. } => why.lets_child_answer(),
             State::Asleep
             | State::Falling { .. }
             | State::BackingOff { .. }
@@ -91,7 +90,7 @@ impl Session {
         match &envelope.kind {
             Kind::Response { id: Some(id), outcome } => self.child_response(&id.id(), *outcome, now),
             Kind::Response { id: None, .. } => Verdict::Forward,
-            Kind::Request { id, .. } => match self.reverse.asked(self.machine.generation(), id.id()) {
+            Kind::Request { id, .. } => match self.reverse.asked(self.lifecycle.generation(), id.id()) {
                 Some(renamed) => Verdict::Replace(with_id(envelope, &renamed)),
                 None => Verdict::Forward,
             },
@@ -138,8 +137,9 @@ impl Session {
 
     /// It is there, and does its work.
     fn has_answered(&mut self, now: Moment) {
-        if let State::Starting(generation) = *self.machine.state() {
-            self.drive(Event::Answered(generation), now);
+        if matches!(self.lifecycle.state(), State::Starting(_)) {
+            let effects = self.lifecycle.child_answered(now);
+            self.perform_all(effects, now);
         }
     }
 
@@ -166,7 +166,7 @@ impl Session {
             Note::List { kind, cursor, params } => self.saw_page(kind, cursor.as_deref(), params, result),
             Note::Call => {
                 if text_at(result, &["resultType"]).is_some_and(|kind| kind == "input_required") {
-                    self.legs.push(now + BETWEEN_LEGS);
+                    self.input_rounds.push(now + INPUT_ROUND_TIMEOUT);
                 }
             }
             Note::SetLevel(line) => self.memory.set_level(line),
@@ -207,7 +207,7 @@ impl Session {
                     self.flights.answered(&id);
                     return Verdict::Forward;
                 }
-                let known = self.reverse.withdrawn(self.machine.generation(), &id);
+                let known = self.reverse.withdrawn(self.lifecycle.generation(), &id);
                 match (known, params) {
                     (Some(known), Some(params)) if known != id => Verdict::Replace(renamed(params, &known)),
                     _ => Verdict::Forward,

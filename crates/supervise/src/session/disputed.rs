@@ -42,7 +42,7 @@ impl Session {
             Refusal::LostAnswer(id) => {
                 if let Some((asker, asked)) = self.reverse.answered(&id)
                     && asker.is_some()
-                    && asker == self.machine.state().live()
+                    && asker == self.lifecycle.state().live()
                 {
                     let message = format!("the client's answer was not passed on: {why}");
                     self.effects.push(Effect::ToChild(error(&asked, INTERNAL, &message, None)));

@@ -10,10 +10,10 @@ use super::{Effect, INTERNAL, INVALID, Protocol, Session, TOO_MANY, Verdict, dis
 use crate::cache::Asker;
 use crate::flights::Hold;
 use crate::lists::ListKind;
-use crate::machine::{Event, Moment, State};
-use crate::memory::{MOST, Note};
+use crate::machine::{Event, Moment, State, Why};
+use crate::memory::{MAX_REMEMBERED, Note};
+use crate::queue::QueuedLine;
 use crate::replays::Entry;
-use crate::waiting::Waiting;
 
 pub(super) const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -78,7 +78,7 @@ impl Session {
             self.effects.push(Effect::ToHost(error(id, INVALID, &format!("a request {message}"), None)));
         } else if let Some((asker, asked)) = self.reverse.answered(id)
             && asker.is_some()
-            && asker == self.machine.state().live()
+            && asker == self.lifecycle.state().live()
         {
             let line = error(&asked, INTERNAL, &format!("the client's answer {message}"), None);
             self.effects.push(Effect::ToChild(line));
@@ -100,10 +100,10 @@ impl Session {
                 if let Note::Listen(line) = &note {
                     self.memory.listen(id.clone(), line.clone());
                 }
-                if let Some(params) = params.filter(|_| self.modern && !self.legs.is_empty())
+                if let Some(params) = params.filter(|_| self.modern && !self.input_rounds.is_empty())
                     && (find(params, &["requestState"]).is_some() || find(params, &["inputResponses"]).is_some())
                 {
-                    self.legs.remove(0);
+                    self.input_rounds.remove(0);
                 }
                 self.pass_or_wait(raw, vec![(id, note)], None, true, now)
             }
@@ -142,7 +142,7 @@ impl Session {
         self.pass_or_wait(raw, asks, batch, needed, now)
     }
 
-    /// To the child if it can hear, otherwise into the queue; to nobody if there will be no child.
+    /// To the child if the gate is open, otherwise into the queue; answered with an error if there will be no child.
     fn pass_or_wait(
         &mut self,
         raw: &[u8],
@@ -165,10 +165,10 @@ impl Session {
         if !line.ends_with(b"\n") {
             line.push(b'\n');
         }
-        self.queue.push(Waiting { line, asks, batch, deadline });
+        self.queue.push(QueuedLine { line, asks, batch, deadline });
         if needed {
-            match self.machine.state() {
-                State::Ended => self.perform(crate::machine::Action::Refuse(crate::machine::Why::Stop.cause()), now),
+            match self.lifecycle.state() {
+                State::Ended => self.refuse_waiting(&Why::Stop.cause()),
                 _ => {
                     self.drive(Event::Demanded, now);
                     self.effects.push(Effect::Demand);
@@ -239,7 +239,7 @@ impl Session {
         let is_told_anew = self.memory.replays.read(method, raw).is_some() || method == "notifications/initialized";
         let needed = self.protocol == Protocol::JsonRpc;
         match method {
-            // Whoever starts next is told that, also if the last one is still going.
+            // The next child is told that, also while the last one is still ending.
             _ if is_told_anew && self.gate.is_closed() => {
                 if needed {
                     self.drive(Event::Demanded, now);
@@ -346,9 +346,9 @@ impl Session {
         params.and_then(|params| id_at(params, &["requestId"])).is_some_and(|id| self.queue.cancelled(&id))
     }
 
-    /// An answer to something that a child has asked: only for the one who asked.
+    /// An answer to a question of a child: passed on only if that child still lives.
     fn host_response(&mut self, envelope: &Envelope<'_>, id: &Id) -> Verdict {
-        let live = self.machine.state().live();
+        let live = self.lifecycle.state().live();
         match self.reverse.answered(id) {
             Some((asker, asked)) if asker.is_some() && asker == live => {
                 if asked == *id {
@@ -369,7 +369,9 @@ impl Session {
 
 /// What the host is told that opens one more.
 fn too_many_open() -> String {
-    format!("{MOST} are open already, and --replay can tell a new child of no more; close one before the next")
+    format!(
+        "{MAX_REMEMBERED} are open already, and --replay can tell a new child of no more; close one before the next"
+    )
 }
 
 /// Whether a method of the older era has a [`Note`] of its own.
@@ -386,7 +388,7 @@ fn means_something(method: &[u8]) -> bool {
     ) || method.ends_with(b"/list")
 }
 
-/// Who asks, by where a request says so.
+/// The client that asks, by where a request names it.
 fn asker(params: Option<&[u8]>, version: &[&str], capabilities: &[&str]) -> Option<Asker> {
     let params = params?;
     let protocol = text_at(params, version)?;

@@ -4,16 +4,16 @@ use nostray_rpc::{Id, find, request, result};
 
 use super::host::text_at;
 use super::{Effect, Protocol, Session};
-use crate::machine::{Event, Moment, State, Why};
+use crate::machine::{Event, Moment, State};
 use crate::memory::Note;
-use crate::waiting::Waiting;
+use crate::queue::QueuedLine;
 
 impl Session {
     /// Whether no child hears what the host says now, and none may be on its way that does.
     pub(super) fn is_unheard(&self) -> bool {
-        let is_gone = match self.machine.state() {
+        let is_gone = match self.lifecycle.state() {
             // It is put to sleep, or another one follows it; what is asked meanwhile must not decide which.
-            State::Stopping { why, .. } => !matches!(why, Why::Stop | Why::Released),
+            State::Stopping { why, .. } => !why.lets_child_answer(),
             state => state.live().is_none(),
         };
         is_gone && !self.gate.is_open()
@@ -72,7 +72,7 @@ impl Session {
                 // What was known of it was taken back meanwhile, so only the next child can say.
                 let params = (!params.is_null()).then(|| params.to_string());
                 let line = request(&id, kind.method(), params.as_ref().map(String::as_bytes));
-                self.queue.push(Waiting { line, asks: vec![(id, note)], batch: None, deadline: None });
+                self.queue.push(QueuedLine { line, asks: vec![(id, note)], batch: None, deadline: None });
                 self.drive(Event::Demanded, now);
                 self.effects.push(Effect::Demand);
             }

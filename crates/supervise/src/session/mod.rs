@@ -1,5 +1,5 @@
 //! One host's session with a child that may be another process each time: what is passed on, what is answered here, what is told
-//! to a new child, and who is told when one is gone. Lines come in, effects go out; there is no I/O and no clock.
+//! to a new child, and what is answered when a child is gone. Lines come in, effects go out; there is no I/O and no clock.
 
 mod child;
 mod disputed;
@@ -12,23 +12,22 @@ mod tests;
 use std::time::Duration;
 
 use nostray_rpc::{Envelope, Id, Kind, Message, error, errors, read};
-use nostray_sys::random::Random;
 use serde_json::json;
 
 use crate::cache::{Asker, Cache};
 use crate::flights::{Flights, Hold};
+use crate::lifecycle::{self, Activity, Lifecycle};
 use crate::lists::Seen;
-use crate::machine::{Action, Cause, Event, Generation, Machine, Moment, Policy, State, Why};
+use crate::machine::{Cause, Event, Generation, Moment, Policy, State, Why};
 use crate::memory::{Memory, Note};
+use crate::queue::{Queue, QueuedLine};
 use crate::replays::Replay;
 use crate::reverse::Reverse;
-use crate::tail::Tail;
-use crate::timers::Timers;
-use crate::waiting::{Queue, Waiting};
 use replay::{Checks, Gate};
 
 /// What is spoken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Protocol {
     /// The Model Context Protocol, in whichever era the host speaks.
     #[default]
@@ -70,13 +69,13 @@ pub enum Effect {
     ToHost(Vec<u8>),
     /// Write this to the child.
     ToChild(Vec<u8>),
-    /// Start the child.
-    Start(Generation),
-    /// Tear it down, and say so: [`Session::child_is_torn_down`].
-    TearDown(Generation, Why),
-    /// The child was told all that it must know. For a steward, who does not see what is replayed and what is new.
+    /// Start the child, or attach to it if it is shared. Answered with [`Session::child_started`].
+    Connect(Generation),
+    /// Tear the child down, or detach from it if it is shared. Answered with [`Session::child_is_torn_down`].
+    Disconnect(Generation, Why),
+    /// The child was told all that it must know. For a steward, which cannot tell what is replayed from what is new.
     Told,
-    /// Something waits for the child, whether it is there or not. For whoever does not start it himself.
+    /// Something waits for the child, whether there is one or not. For a steward, which starts the child itself.
     Demand,
 }
 
@@ -89,15 +88,14 @@ const INTERNAL: i64 = -32603;
 
 /// How long a server that asked its client back, in the newer era, is not put to sleep: it may keep what it needs for the second
 /// half in memory. (The Python SDK seals it with a key of the process, for this long.)
-const BETWEEN_LEGS: Duration = Duration::from_secs(600);
+const INPUT_ROUND_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A session.
 #[derive(Debug)]
 pub struct Session {
     protocol: Protocol,
     call_timeout: Option<Duration>,
-    machine: Machine,
-    timers: Timers,
+    lifecycle: Lifecycle,
     gate: Gate,
     queue: Queue,
     flights: Flights,
@@ -107,27 +105,21 @@ pub struct Session {
     checks: Checks,
     /// What the host was answered to its `initialize`.
     hello: Option<Box<[u8]>>,
-    /// Who the host is, as far as answers depend on it.
+    /// The host as a client, as far as answers depend on it.
     asker: Option<Asker>,
     /// The newer era: no handshake.
     modern: bool,
     cache: Option<Cache>,
     /// Whether the cache is asked, and not only filled.
     lazy: bool,
-    legs: Vec<Moment>,
+    input_rounds: Vec<Moment>,
     batches: u64,
-    is_busy: bool,
-    /// The last child from which all was taken back that it had not read.
-    parted: Option<Generation>,
     /// The host has ended its input, and what waits has until then.
     closing: Option<Moment>,
     released: bool,
     /// Calls that are left get no answer: the session closes, and the host recovers.
     leaves_calls_open: bool,
-    tail: Tail,
     effects: Vec<Effect>,
-    /// Jitter for pauses between starts.
-    luck: Random,
 }
 
 impl Session {
@@ -137,8 +129,7 @@ impl Session {
         Self {
             protocol: settings.protocol,
             call_timeout: settings.call_timeout,
-            machine: Machine::new(settings.policy),
-            timers: Timers::default(),
+            lifecycle: Lifecycle::new(settings.policy, seed),
             gate: Gate::Closed,
             queue: Queue::default(),
             flights: Flights::default(),
@@ -151,16 +142,12 @@ impl Session {
             modern: false,
             cache,
             lazy,
-            legs: Vec::new(),
+            input_rounds: Vec::new(),
             batches: 0,
-            is_busy: false,
-            parted: None,
             closing: None,
             released: false,
             leaves_calls_open: false,
-            tail: Tail::default(),
             effects: Vec::new(),
-            luck: Random::new(seed),
         }
     }
 
@@ -183,13 +170,25 @@ impl Session {
     /// Where the child is in its life.
     #[must_use]
     pub fn state(&self) -> &State {
-        self.machine.state()
+        self.lifecycle.state()
     }
 
-    /// How many there have been.
+    /// The policy of the child, or of the link to a shared one.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        self.lifecycle.policy()
+    }
+
+    /// How long it is until the next start, if the child backs off.
+    #[must_use]
+    pub fn pause(&self, now: Moment) -> Duration {
+        self.lifecycle.pause(now)
+    }
+
+    /// How many generations there have been.
     #[must_use]
     pub fn generation(&self) -> Generation {
-        self.machine.generation()
+        self.lifecycle.generation()
     }
 
     /// Whether the host may be read from. If not, what it has said already waits for a child.
@@ -213,7 +212,7 @@ impl Session {
     /// Whether it is over: nothing lives and nothing ever will.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        match self.machine.state() {
+        match self.lifecycle.state() {
             State::Ended => true,
             state => self.released && state.live().is_none(),
         }
@@ -226,22 +225,22 @@ impl Session {
 
     /// The last lines of the child's standard error.
     pub fn stderr(&mut self, bytes: &[u8]) {
-        self.tail.add(bytes);
+        self.lifecycle.stderr(bytes);
     }
 
     /// When [`Session::tick`] wants to be called next.
     #[must_use]
     pub fn deadline(&mut self) -> Option<Moment> {
-        let timers = self.timers.next();
-        let legs = self.legs.iter().copied().min();
+        let lifecycle = self.lifecycle.deadline();
+        let input_rounds = self.input_rounds.iter().copied().min();
         let closing = self.closing.filter(|_| !self.released);
-        [timers, self.flights.deadline(), self.queue.deadline(), closing, legs].into_iter().flatten().min()
+        [lifecycle, self.flights.deadline(), self.queue.deadline(), closing, input_rounds].into_iter().flatten().min()
     }
 
     /// Time has passed.
     pub fn tick(&mut self, now: Moment) {
-        while let Some(timer) = self.timers.fired(now) {
-            self.drive(Event::Fired(timer), now);
+        while let Some(effects) = self.lifecycle.tick(now) {
+            self.perform_all(effects, now);
         }
         while let Some(id) = self.flights.overdue(now) {
             self.too_slow(&id);
@@ -256,7 +255,7 @@ impl Session {
                 self.too_slow(id);
             }
         }
-        self.legs.retain(|until| *until > now);
+        self.input_rounds.retain(|until| *until > now);
         if self.closing.is_some_and(|until| until <= now) {
             self.release(now);
         }
@@ -273,7 +272,7 @@ impl Session {
     /// The host has ended its input. What waits for a child is given this long to reach one.
     pub fn host_closed(&mut self, patience: Duration, now: Moment) {
         self.closing = Some(now + patience);
-        if self.queue.is_empty() || self.machine.state().live().is_none() {
+        if self.queue.is_empty() || self.lifecycle.state().live().is_none() {
             self.release(now);
         }
     }
@@ -290,7 +289,7 @@ impl Session {
         self.drive(Event::Stop, now);
     }
 
-    /// A child is there, whether somebody waits for it or not.
+    /// Starts the child, or connects to it, whether a call waits or not.
     pub fn wake(&mut self, now: Moment) {
         self.drive(Event::Demanded, now);
     }
@@ -313,9 +312,7 @@ impl Session {
 
     /// The child has been told to end, and these lines were taken from it: see [`Session::child_has_not_read`].
     pub fn child_is_torn_down(&mut self, generation: Generation, why: Why, unread: &[u8], now: Moment) {
-        self.parted = Some(generation);
-        // After a stop the child may still answer what it has been given.
-        if !matches!(why, Why::Stop | Why::Released) {
+        if !why.lets_child_answer() {
             self.child_has_not_read(unread, now);
             self.answer_light(now);
             self.cut_off(&why.cause());
@@ -326,19 +323,16 @@ impl Session {
 
     /// The child ended by itself.
     pub fn child_died(&mut self, generation: Generation, cause: Cause, now: Moment) {
-        self.parted = Some(generation);
         self.drive(Event::Died(generation, cause), now);
     }
 
     /// The child's tree is empty.
     pub fn child_emptied(&mut self, generation: Generation, cause: Cause, now: Moment) {
-        self.parted = Some(generation);
         self.drive(Event::Emptied(generation, cause), now);
     }
 
     /// Its program is not there.
     pub fn child_hopeless(&mut self, generation: Generation, cause: Cause, now: Moment) {
-        self.parted = Some(generation);
         self.drive(Event::Hopeless(generation, cause), now);
     }
 
@@ -349,15 +343,15 @@ impl Session {
         self.leaves_calls_open = self.protocol == Protocol::JsonRpc;
     }
 
-    /// The child that others keep never comes back. Also if it was not there just now: what was to come back will not, and what waits
+    /// The shared child never comes back. Also if it was not there just now: what was to come back will not, and what waits
     /// for the next one waits in vain.
     pub fn child_is_over(&mut self, generation: Generation, cause: Cause, now: Moment) {
         self.child_hopeless(generation, cause.clone(), now);
-        self.perform(Action::CutOff(cause.clone()), now);
-        self.refuse(cause, now);
+        self.perform(lifecycle::Effect::CutOff(cause.clone()));
+        self.refuse(&cause, now);
     }
 
-    /// The child that others keep is not there any more. With a cause, whatever was in flight is answered with it; otherwise what
+    /// The shared child is not there any more. With a cause, what was in flight is answered with it; otherwise what
     /// it has not got comes back, and [`Session::is_settled`] follows.
     pub fn child_rested(&mut self, generation: Generation, cause: Option<&Cause>, now: Moment) {
         if let Some(cause) = cause {
@@ -379,7 +373,7 @@ impl Session {
             && let Note::Initialize(line) = &note
         {
             let line = line.to_vec();
-            self.queue.push(Waiting { line, asks: vec![(id, note)], batch: None, deadline: None });
+            self.queue.push(QueuedLine { line, asks: vec![(id, note)], batch: None, deadline: None });
         }
     }
 
@@ -434,20 +428,19 @@ impl Session {
             self.answer_light(now);
         }
         self.cut_off(cause.unwrap_or(&Cause("it was not there any more".to_owned())));
-        let generation = self.machine.generation();
-        self.part_from(generation);
+        self.part_from(self.lifecycle.generation());
         self.settle(now);
     }
 
-    /// Whatever waits for a child that others keep waits in vain.
-    pub fn refuse(&mut self, cause: Cause, now: Moment) {
-        self.perform(Action::Refuse(cause), now);
+    /// What waits for a shared child waits in vain: answers it with an error.
+    pub fn refuse(&mut self, cause: &Cause, now: Moment) {
+        self.refuse_waiting(cause);
         self.settle(now);
     }
 
-    /// From now on the child is kept otherwise.
+    /// Replaces the policy.
     pub fn adopt(&mut self, policy: Policy) {
-        self.machine.adopt(policy);
+        self.lifecycle.adopt(policy);
     }
 
     /// Its tree is over its limit of memory, or over twice as much.
@@ -457,46 +450,41 @@ impl Session {
     }
 
     fn drive(&mut self, event: Event, now: Moment) {
-        let luck = self.luck.fraction();
-        for action in self.machine.on(event, now, luck) {
-            self.perform(action, now);
-        }
+        let effects = self.lifecycle.on(event, now);
+        self.perform_all(effects, now);
+    }
+
+    fn perform_all(&mut self, effects: Vec<lifecycle::Effect>, now: Moment) {
+        effects.into_iter().for_each(|effect| self.perform(effect));
         self.settle(now);
     }
 
-    fn perform(&mut self, action: Action, now: Moment) {
-        if self.machine.ends_for_good() {
+    fn perform(&mut self, effect: lifecycle::Effect) {
+        if self.lifecycle.ends_for_good() {
             self.ends_with_child();
         }
-        match action {
-            Action::Start(generation) => {
-                self.tail.clear();
-                self.effects.push(Effect::Start(generation));
-            }
-            Action::TearDown(generation, why) => {
+        match effect {
+            lifecycle::Effect::Start(generation) => self.effects.push(Effect::Connect(generation)),
+            // The front takes back first what the child has not read: see `child_is_torn_down`.
+            lifecycle::Effect::TearDown(generation, why) => {
                 self.gate = Gate::Closed;
-                self.effects.push(Effect::TearDown(generation, why));
+                self.effects.push(Effect::Disconnect(generation, why));
             }
-            // What it has not read is taken from it first: see `child_is_torn_down`.
-            Action::CutOff(_) if self.is_to_be_torn_down() => {}
-            Action::CutOff(cause) => {
+            lifecycle::Effect::CutOff(cause) => {
                 self.cut_off(&cause);
-                let generation = self.machine.generation();
-                self.part_from(generation);
+                self.part_from(self.lifecycle.generation());
             }
-            Action::Refuse(cause) => {
-                for waiting in self.queue.take_all() {
-                    let ids: Vec<Id> = waiting.asks.into_iter().map(|(id, _)| id).collect();
-                    self.fail(&ids, waiting.batch.is_some(), &cause, "this call was not made");
-                }
-            }
-            Action::Arm(timer, after) => self.timers.arm(timer, after, now),
-            Action::Disarm(timer) => self.timers.disarm(timer),
+            lifecycle::Effect::Refuse(cause) => self.refuse_waiting(&cause),
+            lifecycle::Effect::Ended => {}
         }
     }
 
-    fn is_to_be_torn_down(&self) -> bool {
-        matches!(self.machine.state(), State::Stopping { generation, .. } if self.parted != Some(*generation))
+    /// Answers everything that waits for a child with an error.
+    fn refuse_waiting(&mut self, cause: &Cause) {
+        for waiting in self.queue.take_all() {
+            let ids: Vec<Id> = waiting.asks.into_iter().map(|(id, _)| id).collect();
+            self.fail(&ids, waiting.batch.is_some(), cause, "this call was not made");
+        }
     }
 
     /// Answers everything that is in flight with an error.
@@ -508,7 +496,7 @@ impl Session {
 
     fn fail(&mut self, ids: &[Id], batch: bool, cause: &Cause, outcome: &str) {
         let message = format!("the server is not there: {cause}; {outcome}");
-        let data = json!({ "nostray": { "cause": cause.0, "stderr": self.tail.lines() } });
+        let data = json!({ "nostray": { "cause": cause.0, "stderr": self.lifecycle.last_words() } });
         let line = match ids {
             [] => return,
             _ if self.leaves_calls_open => return,
@@ -524,7 +512,7 @@ impl Session {
         self.checks = Checks::default();
         // Streams are opened again with the next child.
         let left = self.flights.cut_off();
-        debug_assert!(left.is_empty() || !self.is_busy, "whoever waits is told before");
+        debug_assert!(left.is_empty() || !self.lifecycle.is_busy(), "a caller is answered before");
         self.orphan_questions(generation);
     }
 
@@ -539,18 +527,20 @@ impl Session {
         }
     }
 
-    /// Tells the machine whether something is in flight, if that has changed.
+    /// Lets the lifecycle see what is in flight and what waits.
     fn settle(&mut self, now: Moment) {
-        let is_busy = self.flights.is_busy()
-            || !self.queue.is_empty()
-            || self.gate.is_telling()
-            || !self.legs.is_empty()
-            || self.reverse.is_waiting(self.machine.generation());
-        if std::mem::replace(&mut self.is_busy, is_busy) != is_busy && !self.machine.takes_note(is_busy) {
-            self.drive(if is_busy { Event::Busy } else { Event::Quiet }, now);
-        }
-        if self.flights.is_waited_for() || self.gate.is_telling() {
-            self.timers.asked(now);
+        let is_telling = self.gate.is_telling();
+        let activity = Activity {
+            asked: self.flights.is_waited_for() || is_telling,
+            busy: self.flights.is_busy()
+                || !self.queue.is_empty()
+                || is_telling
+                || !self.input_rounds.is_empty()
+                || self.reverse.is_waiting(self.lifecycle.generation()),
+        };
+        let effects = self.lifecycle.observe(activity, now);
+        if !effects.is_empty() {
+            self.perform_all(effects, now);
         }
     }
 }

@@ -42,7 +42,7 @@ impl Gate {
         matches!(self, Self::Telling { .. })
     }
 
-    /// Whether there is nobody to talk to; whoever comes next is told all that is known by then.
+    /// Whether there is no child. The next one is told all that is known by then.
     pub(super) fn is_closed(&self) -> bool {
         matches!(self, Self::Closed)
     }
@@ -73,7 +73,7 @@ struct Check {
 impl Session {
     /// The child can be written to.
     pub fn child_started(&mut self, generation: Generation, now: Moment) {
-        if *self.machine.state() != State::Starting(generation) {
+        if *self.lifecycle.state() != State::Starting(generation) {
             return; // it is to end before it was there, and what is said to it would be lost
         }
         let left: VecDeque<_> = self.memory.script().into();
@@ -174,7 +174,7 @@ impl Session {
             params["cursor"] = Value::String(cursor.clone());
         }
         self.checks.asked += 1;
-        // No host counts that far; and one that writes numbers may have a server that reads nothing else.
+        // No host counts that far. A number, because a server may read no other ids.
         let id = Id::Int(9_007_199_254_740_991 - i64::from(self.checks.asked));
         let raw = (!params.is_null()).then(|| params.to_string());
         let line = request(&id, kind.method(), raw.as_ref().map(String::as_bytes));

@@ -56,7 +56,7 @@ impl Stage {
                 match effect {
                     Effect::ToHost(lines) => self.host.extend(values(&lines)),
                     Effect::ToChild(lines) => self.child.extend(values(&lines)),
-                    Effect::Start(generation) => {
+                    Effect::Connect(generation) => {
                         assert_eq!(self.alive, None);
                         self.alive = Some(generation);
                         self.torn_down = None;
@@ -64,7 +64,7 @@ impl Stage {
                         self.read = 0;
                         self.session.child_started(generation, self.now);
                     }
-                    Effect::TearDown(generation, why) => {
+                    Effect::Disconnect(generation, why) => {
                         assert_eq!(self.alive, Some(generation));
                         self.torn_down = Some(why);
                         self.session.child_is_torn_down(generation, why, b"", self.now);
@@ -272,7 +272,7 @@ fn what_neither_came_back_nor_was_answered_is_an_error_and_whoever_waits_in_vain
     assert!(last["id"] == 7 && last["error"]["code"] == GONE, "{last}");
 
     stage.host_says(r#"{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"b"}}"#);
-    stage.session.refuse(Cause("it failed too often".to_owned()), stage.now);
+    stage.session.refuse(&Cause("it failed too often".to_owned()), stage.now);
     stage.perform();
     // The next child was started, and is being told the handshake: what waits for it waits no more.
     let refused = stage.host.iter().filter(|message| message["id"] == 8 && message["error"]["code"] == GONE).count();
@@ -299,13 +299,16 @@ fn what_is_said_to_a_child_that_is_to_end_before_it_was_there_waits_for_the_next
     session.begin(Moment::ZERO);
     let now = Moment::from_secs(11);
     session.tick(now);
-    assert_eq!(session.effects(), [Effect::Start(Generation(1)), Effect::TearDown(Generation(1), Why::Hibernate)]);
+    assert_eq!(
+        session.effects(),
+        [Effect::Connect(Generation(1)), Effect::Disconnect(Generation(1), Why::Hibernate)]
+    );
     session.child_started(Generation(1), now);
     let line = br#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
     assert_eq!(session.host_says(line, line, now), Verdict::Swallow);
     assert_eq!(session.effects(), [Effect::Demand]);
     session.child_emptied(Generation(1), Cause("it was put to sleep".to_owned()), now);
-    assert_eq!(session.effects(), [Effect::Start(Generation(2))], "nobody is told that anything was lost");
+    assert_eq!(session.effects(), [Effect::Connect(Generation(2))], "nobody is told that anything was lost");
     session.child_started(Generation(2), now);
     let told = [line.as_slice(), b"\n"].concat();
     assert_eq!(session.effects(), [Effect::Told, Effect::ToChild(told)]);

@@ -8,14 +8,14 @@ fn equal_ids_of_two_sessions_are_told_apart_and_come_back_as_they_were_written()
     let ids = ["1", "1.0", "\"1\"", "1e0", "-7", "\"\\u0041\"", "0", "123456789012345678901234567890"];
     let mut known = Vec::new();
     for id in ids {
-        for seat in [A, B] {
-            known.push((seat, id, stage.calls(seat, id, "tools/call")));
+        for session_id in [A, B] {
+            known.push((session_id, id, stage.calls(session_id, id, "tools/call")));
         }
     }
-    for (seat, id, ours) in known.iter().rev() {
-        stage.child_answers(ours, json!({ "for": seat.0 }));
-        let heard = stage.hears_raw(*seat);
-        let result = format!(r#""result":{{"for":{}}}"#, seat.0);
+    for (session_id, id, ours) in known.iter().rev() {
+        stage.child_answers(ours, json!({ "for": session_id.0 }));
+        let heard = stage.hears_raw(*session_id);
+        let result = format!(r#""result":{{"for":{}}}"#, session_id.0);
         assert_eq!(heard.len(), 1);
         assert!(heard[0].contains(&format!(r#""id":{id}"#)) && heard[0].contains(&result), "{heard:?}");
     }
@@ -85,15 +85,15 @@ fn long_lines_are_changed_in_every_layout() {
 fn progress_goes_to_whoever_calls_with_its_own_token() {
     let mut stage = Stage::shared();
     let mut known = Vec::new();
-    for (seat, token) in [(A, "1"), (B, "1.0"), (A, "\"x\"")] {
-        stage.says(seat, &call("5", "tools/call", &format!(r#"{{"_meta":{{"progressToken":{token}}}}}"#)));
+    for (session_id, token) in [(A, "1"), (B, "1.0"), (A, "\"x\"")] {
+        stage.says(session_id, &call("5", "tools/call", &format!(r#"{{"_meta":{{"progressToken":{token}}}}}"#)));
         let told = stage.child().pop().expect("a call");
         assert_eq!(told["params"]["_meta"]["progressToken"], told["id"]);
-        known.push((seat, token, told["id"].clone()));
+        known.push((session_id, token, told["id"].clone()));
     }
-    for (seat, token, ours) in &known {
+    for (session_id, token, ours) in &known {
         stage.child_says(&notify("notifications/progress", &format!(r#"{{"progressToken":{ours},"progress":1}}"#)));
-        let heard = stage.hears_raw(*seat);
+        let heard = stage.hears_raw(*session_id);
         assert!(heard.len() == 1 && heard[0].contains(&format!(r#""progressToken":{token},"#)), "{heard:?}");
     }
     // A token that nobody gave, one of an ended call, and none.

@@ -122,8 +122,10 @@ fn who_waited_to_see_what_a_child_is_told_is_sent_elsewhere_with_all_it_has_said
     assert_eq!(router.session_says(B, third.as_bytes(), Moment::ZERO), FromSession::Swallow);
     assert!(!router.has_effects());
     router.child_says(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#, Moment::ZERO);
-    let [Effect::Elsewhere { seat, variant, lines, .. }] = &router.effects()[..] else { panic!("it is sent away") };
-    assert_eq!((*seat, variant.as_str()), (B, "2025-03-26 {}"));
+    let [Effect::Elsewhere { session_id, variant, lines, .. }] = &router.effects()[..] else {
+        panic!("it is sent away")
+    };
+    assert_eq!((*session_id, variant.as_str()), (B, "2025-03-26 {}"));
     assert_eq!(String::from_utf8_lossy(lines), format!("{second}\n{third}\n"));
     assert!(!router.is_busy(Moment::ZERO));
 }

@@ -10,7 +10,7 @@ fn stage(route_by: &[&[&str]], reverse: ReverseTo) -> Stage {
 }
 
 fn heard(stage: &mut Stage) -> [usize; 3] {
-    [A, B, C].map(|seat| stage.hears(seat).len())
+    [A, B, C].map(|session_id| stage.hears(session_id).len())
 }
 
 #[test]
@@ -18,8 +18,8 @@ fn nothing_of_mcp_is_known() {
     let mut stage = stage(&[], ReverseTo::Certain);
     let params = r#"{"_meta":{"progressToken":5},"level":"debug","uri":"a://x"}"#;
     for method in ["initialize", "logging/setLevel", "resources/subscribe", "subscriptions/listen", "tools/call"] {
-        for seat in [A, B] {
-            stage.says(seat, &call("1", method, params));
+        for session_id in [A, B] {
+            stage.says(session_id, &call("1", method, params));
             let told = stage.child();
             assert_eq!(told.len(), 1);
             assert_eq!(told[0]["params"]["_meta"]["progressToken"], 5);
@@ -81,8 +81,8 @@ fn messages_go_to_the_session_that_they_name() {
 #[test]
 fn a_handler_falls_through_to_whoever_is_left() {
     let mut stage = stage(&[&["params", "sessionId"]], ReverseTo::Newest);
-    for seat in [A, B, C] {
-        stage.says(seat, &notify("x", &format!(r#"{{"sessionId":{}}}"#, seat.0)));
+    for session_id in [A, B, C] {
+        stage.says(session_id, &notify("x", &format!(r#"{{"sessionId":{}}}"#, session_id.0)));
     }
     stage.child();
     // Also where it is known whose it was.
@@ -140,11 +140,11 @@ fn a_cancel_of_language_servers_means_the_right_call_and_is_answered() {
 /// A and B have spoken to a child that has died since, and C has left.
 fn after_a_death(route_by: &[&[&str]], reverse: ReverseTo) -> Stage {
     let mut stage = stage(route_by, reverse);
-    for (seat, of) in [(A, "a"), (B, "b")] {
-        stage.says(seat, &call("1", "session.open", &format!(r#"{{"sessionId":"{of}"}}"#)));
+    for (session_id, of) in [(A, "a"), (B, "b")] {
+        stage.says(session_id, &call("1", "session.open", &format!(r#"{{"sessionId":"{of}"}}"#)));
         let told = stage.child();
         stage.child_answers(&told[0]["id"], json!({}));
-        stage.hears(seat);
+        stage.hears(session_id);
     }
     stage.leave(C);
     stage.router.child_gone();
@@ -152,16 +152,16 @@ fn after_a_death(route_by: &[&[&str]], reverse: ReverseTo) -> Stage {
 }
 
 /// The front of a session replays what the new child must know; what the child asks meanwhile, with B's text, is refused.
-fn replays(stage: &mut Stage, seat: Seat) {
-    stage.router.rejoin(seat);
-    let ours = stage.calls(seat, "1", "session.open");
+fn replays(stage: &mut Stage, session_id: SessionId) {
+    stage.router.rejoin(session_id);
+    let ours = stage.calls(session_id, "1", "session.open");
     stage.child_says(&call("\"recovered\"", "llm.complete", r#"{"text":"of B"}"#));
     assert!(
         stage.child().pop().expect("an answer")["error"]["message"].as_str().expect("why").contains("started anew")
     );
     stage.child_answers(&ours, json!({}));
-    assert_eq!(stage.hears(seat).len(), 1, "only its answer");
-    stage.router.told(seat);
+    assert_eq!(stage.hears(session_id).len(), 1, "only its answer");
+    stage.router.told(session_id);
 }
 
 #[test]
@@ -188,9 +188,9 @@ fn a_session_that_leaves_is_not_waited_for_after_a_death() {
 #[test]
 fn a_session_that_says_nothing_to_the_new_child_is_there_all_the_same() {
     let mut stage = after_a_death(&[], ReverseTo::Certain);
-    for seat in [A, B] {
-        stage.router.rejoin(seat);
-        stage.router.told(seat);
+    for session_id in [A, B] {
+        stage.router.rejoin(session_id);
+        stage.router.told(session_id);
     }
     let ours = stage.calls(A, "2", "x");
     stage.child_answers(&ours, json!({}));
@@ -222,10 +222,10 @@ fn what_a_session_is_called_outlives_the_child() {
 #[test]
 fn with_nothing_in_flight_the_child_is_refused_every_time_and_told_what_helps() {
     let mut stage = stage(&[], ReverseTo::Certain);
-    for seat in [A, B] {
-        let ours = stage.calls(seat, "1", "x");
+    for session_id in [A, B] {
+        let ours = stage.calls(session_id, "1", "x");
         stage.child_answers(&ours, json!({}));
-        stage.hears(seat);
+        stage.hears(session_id);
     }
     for id in ["1", "2", "3"] {
         stage.child_says(&call(id, "llm.complete", "{}"));
@@ -240,10 +240,10 @@ fn with_nothing_in_flight_the_child_is_refused_every_time_and_told_what_helps() 
 #[test]
 fn the_newest_is_asked_only_where_it_is_not_certain() {
     let mut stage = stage(&[], ReverseTo::Newest);
-    for seat in [A, B, C] {
-        let ours = stage.calls(seat, "1", "x");
+    for session_id in [A, B, C] {
+        let ours = stage.calls(session_id, "1", "x");
         stage.child_answers(&ours, json!({}));
-        stage.hears(seat);
+        stage.hears(session_id);
     }
     stage.child_says(&call("1", "llm.complete", "{}"));
     assert_eq!(heard(&mut stage), [0, 0, 1], "nothing is in flight");
@@ -259,9 +259,9 @@ fn the_newest_is_asked_only_where_it_is_not_certain() {
 #[test]
 fn a_handler_falls_through_to_a_session_that_has_said_nothing_since_the_last_death() {
     let mut stage = after_a_death(&[], ReverseTo::Newest);
-    for seat in [A, B] {
-        stage.router.rejoin(seat);
-        stage.router.told(seat);
+    for session_id in [A, B] {
+        stage.router.rejoin(session_id);
+        stage.router.told(session_id);
     }
     stage.calls(A, "2", "x");
     stage.child_says(&call("1", "llm.complete", "{}"));

@@ -48,8 +48,8 @@ fn nothing_of_an_old_child_is_left_and_nobody_is_heard_until_he_knows() {
     assert!(stage.child().is_empty() && stage.hears(A).is_empty());
     stage.child_says(&notify("notifications/tools/list_changed", "{}"));
     assert!(stage.hears(A).is_empty() && stage.hears(B).is_empty());
-    for seat in [B, A] {
-        stage.router.rejoin(seat);
+    for session_id in [B, A] {
+        stage.router.rejoin(session_id);
     }
     // An answer to the old one is for nobody.
     stage.says(A, r#"{"jsonrpc":"2.0","id":5,"result":{}}"#);

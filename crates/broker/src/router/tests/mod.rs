@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 
 use super::*;
 
-const A: Seat = Seat(1);
-const B: Seat = Seat(2);
-const C: Seat = Seat(3);
+const A: SessionId = SessionId(1);
+const B: SessionId = SessionId(2);
+const C: SessionId = SessionId(3);
 
 pub(super) fn routing() -> Routing {
     Routing { protocol: Protocol::Mcp, reverse: ReverseTo::Certain, route_by: Vec::new(), window: 1024 }
@@ -43,8 +43,8 @@ struct Stage {
     /// What the child was told and the test has not looked at yet.
     child: Vec<String>,
     /// The same of each session.
-    heard: BTreeMap<Seat, Vec<String>>,
-    elsewhere: Vec<(Seat, String, String)>,
+    heard: BTreeMap<SessionId, Vec<String>>,
+    elsewhere: Vec<(SessionId, String, String)>,
     logged: Vec<String>,
 }
 
@@ -70,45 +70,45 @@ impl Stage {
         stage
     }
 
-    fn shake_hands(&mut self, seats: &[Seat]) {
-        for seat in seats {
-            self.says(*seat, &initialize("hello", "2025-06-18", "{}"));
+    fn shake_hands(&mut self, session_ids: &[SessionId]) {
+        for session_id in session_ids {
+            self.says(*session_id, &initialize("hello", "2025-06-18", "{}"));
             if let [line] = &self.child()[..] {
                 let id = line["id"].clone();
                 self.child_answers(&id, json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
             }
-            assert_eq!(self.hears(*seat).len(), 1);
-            self.says(*seat, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+            assert_eq!(self.hears(*session_id).len(), 1);
+            self.says(*session_id, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
             self.child();
         }
     }
 
-    fn join(&mut self, seat: Seat) {
-        self.router.join(seat);
-        self.heard.insert(seat, Vec::new());
+    fn join(&mut self, session_id: SessionId) {
+        self.router.join(session_id);
+        self.heard.insert(session_id, Vec::new());
     }
 
-    fn leave(&mut self, seat: Seat) {
-        self.router.leave(seat, self.now);
+    fn leave(&mut self, session_id: SessionId) {
+        self.router.leave(session_id, self.now);
         self.perform();
-        self.heard.remove(&seat);
+        self.heard.remove(&session_id);
     }
 
-    fn says(&mut self, seat: Seat, text: &str) {
-        match self.router.session_says(seat, text.as_bytes(), self.now) {
+    fn says(&mut self, session_id: SessionId, text: &str) {
+        match self.router.session_says(session_id, text.as_bytes(), self.now) {
             FromSession::ToChild(edits) => push(&mut self.child, edits.line(text.as_bytes())),
             FromSession::Swallow => {}
-            FromSession::Elsewhere { variant, why } => self.elsewhere.push((seat, variant, why)),
+            FromSession::Elsewhere { variant, why } => self.elsewhere.push((session_id, variant, why)),
         }
         self.perform();
     }
 
     fn child_says(&mut self, text: &str) {
         match self.router.child_says(text.as_bytes(), self.now) {
-            FromChild::To(seat, edits) => self.deliver(seat, edits.line(text.as_bytes())),
-            FromChild::ToSeveral(seats, edits) => {
-                assert!(seats.len() > 1);
-                seats.into_iter().for_each(|seat| self.deliver(seat, edits.line(text.as_bytes())));
+            FromChild::To(session_id, edits) => self.deliver(session_id, edits.line(text.as_bytes())),
+            FromChild::ToSeveral(session_ids, edits) => {
+                assert!(session_ids.len() > 1);
+                session_ids.into_iter().for_each(|session_id| self.deliver(session_id, edits.line(text.as_bytes())));
             }
             FromChild::Swallow => {}
             FromChild::Log(why) => self.logged.push(why),
@@ -125,8 +125,8 @@ impl Stage {
         self.child_says(&json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string());
     }
 
-    fn deliver(&mut self, seat: Seat, line: Vec<u8>) {
-        push(self.heard.get_mut(&seat).expect("only who is there is spoken to"), line);
+    fn deliver(&mut self, session_id: SessionId, line: Vec<u8>) {
+        push(self.heard.get_mut(&session_id).expect("only who is there is spoken to"), line);
     }
 
     fn perform(&mut self) {
@@ -134,8 +134,10 @@ impl Stage {
             for effect in self.router.effects() {
                 match effect {
                     Effect::ToChild(line) => push(&mut self.child, line),
-                    Effect::ToSession(seat, line) => self.deliver(seat, line),
-                    Effect::Elsewhere { seat, variant, why, .. } => self.elsewhere.push((seat, variant, why)),
+                    Effect::ToSession(session_id, line) => self.deliver(session_id, line),
+                    Effect::Elsewhere { session_id, variant, why, .. } => {
+                        self.elsewhere.push((session_id, variant, why))
+                    }
                 }
             }
         }
@@ -147,18 +149,18 @@ impl Stage {
     }
 
     /// What a session was told since the last look.
-    fn hears(&mut self, seat: Seat) -> Vec<Value> {
-        values(std::mem::take(self.heard.get_mut(&seat).expect("it is there")))
+    fn hears(&mut self, session_id: SessionId) -> Vec<Value> {
+        values(std::mem::take(self.heard.get_mut(&session_id).expect("it is there")))
     }
 
     /// The same as it came.
-    fn hears_raw(&mut self, seat: Seat) -> Vec<String> {
-        std::mem::take(self.heard.get_mut(&seat).expect("it is there"))
+    fn hears_raw(&mut self, session_id: SessionId) -> Vec<String> {
+        std::mem::take(self.heard.get_mut(&session_id).expect("it is there"))
     }
 
     /// Calls something and says how the child knows it.
-    fn calls(&mut self, seat: Seat, id: &str, method: &str) -> Value {
-        self.says(seat, &call(id, method, "{}"));
+    fn calls(&mut self, session_id: SessionId, id: &str, method: &str) -> Value {
+        self.says(session_id, &call(id, method, "{}"));
         let told = self.child();
         assert_eq!(told.len(), 1, "{told:?}");
         assert_eq!(told[0]["method"], method);

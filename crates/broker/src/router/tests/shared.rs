@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn set_level(stage: &mut Stage, seat: Seat, level: &str) {
-    stage.says(seat, &call("\"l\"", "logging/setLevel", &format!(r#"{{"level":"{level}"}}"#)));
+fn set_level(stage: &mut Stage, session_id: SessionId, level: &str) {
+    stage.says(session_id, &call("\"l\"", "logging/setLevel", &format!(r#"{{"level":"{level}"}}"#)));
 }
 
 /// The level that the child is told, which it agrees to.
@@ -41,12 +41,12 @@ fn each_session_sees_of_the_log_what_it_wants() {
     set_level(&mut stage, A, "debug");
     told_level(&mut stage);
     set_level(&mut stage, B, "error");
-    for seat in [A, B, C] {
-        stage.hears(seat);
+    for session_id in [A, B, C] {
+        stage.hears(session_id);
     }
     for (level, expected) in [("info", [1, 0, 1]), ("error", [1, 1, 1]), ("alert", [1, 1, 1]), ("odd", [1, 1, 1])] {
         stage.child_says(&notify("notifications/message", &format!(r#"{{"level":"{level}","data":1}}"#)));
-        assert_eq!([A, B, C].map(|seat| stage.hears(seat).len()), expected, "{level}");
+        assert_eq!([A, B, C].map(|session_id| stage.hears(session_id).len()), expected, "{level}");
     }
 }
 
@@ -88,12 +88,12 @@ fn a_level_whose_change_was_cancelled_is_told_again() {
     assert_eq!(told_level(&mut stage).as_deref(), Some("debug"));
 }
 
-fn subscribe(stage: &mut Stage, seat: Seat, uri: &str) {
-    stage.says(seat, &call("\"s\"", "resources/subscribe", &format!(r#"{{"uri":"{uri}"}}"#)));
+fn subscribe(stage: &mut Stage, session_id: SessionId, uri: &str) {
+    stage.says(session_id, &call("\"s\"", "resources/subscribe", &format!(r#"{{"uri":"{uri}"}}"#)));
 }
 
-fn unsubscribe(stage: &mut Stage, seat: Seat, uri: &str) {
-    stage.says(seat, &call("\"u\"", "resources/unsubscribe", &format!(r#"{{"uri":"{uri}"}}"#)));
+fn unsubscribe(stage: &mut Stage, session_id: SessionId, uri: &str) {
+    stage.says(session_id, &call("\"u\"", "resources/unsubscribe", &format!(r#"{{"uri":"{uri}"}}"#)));
 }
 
 fn told_one(stage: &mut Stage, method: &str) -> Value {
@@ -105,7 +105,7 @@ fn told_one(stage: &mut Stage, method: &str) -> Value {
 
 fn updated(stage: &mut Stage, uri: &str) -> [usize; 2] {
     stage.child_says(&notify("notifications/resources/updated", &format!(r#"{{"uri":"{uri}"}}"#)));
-    [A, B].map(|seat| stage.hears(seat).len())
+    [A, B].map(|session_id| stage.hears(session_id).len())
 }
 
 #[test]

@@ -4,8 +4,8 @@ use super::*;
 
 const STAMP: &str = "io.modelcontextprotocol/subscriptionId";
 
-fn listen(stage: &mut Stage, seat: Seat, id: &str) -> Value {
-    stage.says(seat, &modern(id, "subscriptions/listen", r#","notifications":{"toolsListChanged":true}"#));
+fn listen(stage: &mut Stage, session_id: SessionId, id: &str) -> Value {
+    stage.says(session_id, &modern(id, "subscriptions/listen", r#","notifications":{"toolsListChanged":true}"#));
     let told = stage.child();
     assert_eq!(told.len(), 1);
     told[0]["id"].clone()
@@ -27,9 +27,9 @@ fn what_comes_on_a_stream_goes_to_whoever_opened_it_under_its_own_name() {
         "notifications/tools/list_changed",
         "notifications/resources/updated",
     ] {
-        for (seat, ours) in [(A, &of_a), (B, &of_b)] {
+        for (session_id, ours) in [(A, &of_a), (B, &of_b)] {
             stage.child_says(&stamped(method, ours));
-            let heard = stage.hears(seat);
+            let heard = stage.hears(session_id);
             assert_eq!(heard.len(), 1);
             assert_eq!(heard[0]["params"]["_meta"][STAMP], "listen-1");
         }
@@ -135,7 +135,7 @@ fn a_log_message_of_the_newer_era_goes_to_those_whose_calls_want_it() {
     let told = stage.child();
     let heard = |stage: &mut Stage, level: &str| {
         stage.child_says(&notify("notifications/message", &format!(r#"{{"level":"{level}"}}"#)));
-        [A, B, C].map(|seat| stage.hears(seat).len())
+        [A, B, C].map(|session_id| stage.hears(session_id).len())
     };
     assert_eq!(heard(&mut stage, "info"), [1, 0, 0]);
     assert_eq!(heard(&mut stage, "error"), [1, 1, 0]);
@@ -143,6 +143,6 @@ fn a_log_message_of_the_newer_era_goes_to_those_whose_calls_want_it() {
     for told in &told[..2] {
         stage.child_answers(&told["id"], json!({}));
     }
-    assert_eq!([A, B].map(|seat| stage.hears(seat).len()), [1, 1]);
+    assert_eq!([A, B].map(|session_id| stage.hears(session_id).len()), [1, 1]);
     assert_eq!(heard(&mut stage, "debug"), [0, 0, 1], "only one calls");
 }

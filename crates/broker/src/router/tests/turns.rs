@@ -8,9 +8,9 @@ fn with_window(window: usize) -> Stage {
     stage
 }
 
-fn say_calls(stage: &mut Stage, seat: Seat, ids: std::ops::Range<u64>) {
+fn say_calls(stage: &mut Stage, session_id: SessionId, ids: std::ops::Range<u64>) {
     for id in ids {
-        stage.says(seat, &call(&id.to_string(), "tools/call", &format!(r#"{{"of":{}}}"#, seat.0)));
+        stage.says(session_id, &call(&id.to_string(), "tools/call", &format!(r#"{{"of":{}}}"#, session_id.0)));
     }
 }
 
@@ -113,15 +113,15 @@ fn notifications_keep_their_order_but_answers_and_progress_do_not_wait() {
 
 fn taking_turns() -> Stage {
     let mut stage = with_window(1024);
-    let ids = [A, B].map(|seat| stage.calls(seat, "\"x\"", "tools/call"));
+    let ids = [A, B].map(|session_id| stage.calls(session_id, "\"x\"", "tools/call"));
     stage.child_says(&call("0", "sampling/createMessage", "{}"));
     assert!(stage.router.takes_turns());
     stage.child();
     for id in ids {
         stage.child_answers(&id, json!({}));
     }
-    for seat in [A, B] {
-        stage.hears(seat);
+    for session_id in [A, B] {
+        stage.hears(session_id);
     }
     stage
 }
@@ -190,8 +190,8 @@ fn sessions_come_round_one_after_the_other() {
     let mut order = Vec::new();
     let mut there = Vec::new();
     for round in 0..4 {
-        for seat in [A, B, C] {
-            say_calls(&mut stage, seat, round..round + 1);
+        for session_id in [A, B, C] {
+            say_calls(&mut stage, session_id, round..round + 1);
             there.extend(arrived(&mut stage));
         }
         while let Some((of, id)) = there.pop() {

@@ -152,8 +152,8 @@ fn an_answer_that_could_be_read_in_two_ways_reaches_nobody() {
     assert_eq!(stage.hears(A)[0]["error"]["code"], -32603);
     assert!(stage.hears(B).is_empty() && stage.logged.len() == 1);
     stage.child_says("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"error\",\"data\":\"\u{2028}{\\\"id\\\":1}\u{2028}\"}}");
-    for seat in [A, B] {
-        let heard = stage.hears_raw(seat);
+    for session_id in [A, B] {
+        let heard = stage.hears_raw(session_id);
         assert!(heard.len() == 1 && heard[0].is_ascii(), "{heard:?}");
     }
     let question = r#"{"jsonrpc":"2.0","id":5,"method":"sampling/createMessage","params":{},"id":6}"#;
@@ -213,10 +213,10 @@ fn a_task_is_its_session_s_alone() {
     assert_eq!(stage.child()[0]["error"]["code"], -32603);
     stage.child_answers(&ours, json!({}));
     stage.hears(A);
-    for (seat, own) in [(A, "t-a"), (B, "t-b")] {
-        let ours = stage.calls(seat, "4", "tasks/list");
+    for (session_id, own) in [(A, "t-a"), (B, "t-b")] {
+        let ours = stage.calls(session_id, "4", "tasks/list");
         stage.child_answers(&ours, json!({ "tasks": [{ "taskId": "t-a" }, { "taskId": "t-b" }], "nextCursor": "c" }));
-        assert_eq!(stage.hears(seat)[0]["result"], json!({ "tasks": [{ "taskId": own }], "nextCursor": "c" }));
+        assert_eq!(stage.hears(session_id)[0]["result"], json!({ "tasks": [{ "taskId": own }], "nextCursor": "c" }));
     }
 }
 

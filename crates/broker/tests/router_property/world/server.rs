@@ -159,7 +159,8 @@ impl World {
     pub(super) fn child_tells(&mut self) {
         self.child_says(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
         let mcp = self.setting.mcp;
-        let there = self.hosts.values().filter(|host| host.heard && (host.has_spoken || !mcp)).map(|host| host.seat);
+        let there =
+            self.hosts.values().filter(|host| host.heard && (host.has_spoken || !mcp)).map(|host| host.session_id);
         assert!(self.told.iter().copied().eq(there));
     }
 

@@ -4,70 +4,70 @@ use super::*;
 
 impl World {
     pub(super) fn somebody(&mut self) -> u64 {
-        let seats: Vec<u64> = self.hosts.keys().copied().collect();
-        self.luck.pick(&seats).copied().unwrap_or(0)
+        let session_ids: Vec<u64> = self.hosts.keys().copied().collect();
+        self.luck.pick(&session_ids).copied().unwrap_or(0)
     }
 
     pub(super) fn somebody_comes(&mut self) {
-        self.seats += 1;
+        self.session_ids += 1;
         let era = self.luck.pick(&self.setting.eras).cloned().expect("there is one");
-        self.router.join(Seat(self.seats));
-        self.hosts.insert(self.seats, Host::new(self.seats, era));
+        self.router.join(SessionId(self.session_ids));
+        self.hosts.insert(self.session_ids, Host::new(self.session_ids, era));
     }
 
     pub(super) fn somebody_leaves(&mut self) {
-        let seat = self.somebody();
-        self.leave(seat);
+        let session_id = self.somebody();
+        self.leave(session_id);
     }
 
-    pub(super) fn leave(&mut self, seat: u64) {
+    pub(super) fn leave(&mut self, session_id: u64) {
         if self.loud {
-            eprintln!("{seat} leaves");
+            eprintln!("{session_id} leaves");
         }
-        self.hosts.remove(&seat);
-        self.router.leave(Seat(seat), self.now);
+        self.hosts.remove(&session_id);
+        self.router.leave(SessionId(session_id), self.now);
         self.perform();
     }
 
     pub(super) fn somebody_learns_of_the_next_child(&mut self) {
-        let seat = self.somebody();
-        self.rejoin(seat);
+        let session_id = self.somebody();
+        self.rejoin(session_id);
     }
 
-    pub(super) fn rejoin(&mut self, seat: u64) {
-        if let Some(host) = self.hosts.get_mut(&seat) {
+    pub(super) fn rejoin(&mut self, session_id: u64) {
+        if let Some(host) = self.hosts.get_mut(&session_id) {
             host.heard = true;
-            self.router.rejoin(Seat(seat));
+            self.router.rejoin(SessionId(session_id));
             if self.luck.once_in(2) {
                 host.is_told = true;
-                self.router.told(Seat(seat));
+                self.router.told(SessionId(session_id));
             }
         }
     }
 
     /// A payload that says whose it is.
-    pub(super) fn payload(&mut self, seat: u64) -> (u64, Value) {
+    pub(super) fn payload(&mut self, session_id: u64) -> (u64, Value) {
         self.serial += 1;
-        (self.serial, json!({ "of": seat, "n": self.serial }))
+        (self.serial, json!({ "of": session_id, "n": self.serial }))
     }
 
     pub(super) fn somebody_asks(&mut self) {
-        let seat = self.somebody();
-        if !self.router.has_room(Seat(seat)) {
+        let session_id = self.somebody();
+        if !self.router.has_room(SessionId(session_id)) {
             return;
         }
-        let raw = self.request(seat, None);
+        let raw = self.request(session_id, None);
         if let Some(raw) = raw {
-            self.session_says(seat, &raw);
+            self.session_says(session_id, &raw);
         }
     }
 
     /// Something that this session may ask now.
-    pub(super) fn request(&mut self, seat: u64, batch: Option<u64>) -> Option<String> {
-        let host = &self.hosts[&seat];
+    pub(super) fn request(&mut self, session_id: u64, batch: Option<u64>) -> Option<String> {
+        let host = &self.hosts[&session_id];
         let (era, heard) = (host.era.clone(), host.heard);
         let (shook_hands, discovered, waits) = (host.shook_hands, host.discovered, host.is_shaking_hands());
-        let (number, mut params) = self.payload(seat);
+        let (number, mut params) = self.payload(session_id);
         let dice = self.luck.below(20);
         let uri = format!("a://{}", self.luck.below(3));
         let level = self.luck.below(8);
@@ -129,7 +129,7 @@ impl World {
         }
         if heard {
             let open = Open { id: id.clone(), token, what, cancelled: false, batch };
-            self.hosts.get_mut(&seat)?.open.insert(number, open);
+            self.hosts.get_mut(&session_id)?.open.insert(number, open);
         }
         Some(match self.luck.below(3) {
             0 => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#),
@@ -139,9 +139,9 @@ impl World {
     }
 
     pub(super) fn somebody_asks_several_things(&mut self) {
-        let seat = self.somebody();
+        let session_id = self.somebody();
         // What needs another child is refused in a batch, and that is for another test.
-        if self.setting.eras.len() > 2 || !self.router.has_room(Seat(seat)) {
+        if self.setting.eras.len() > 2 || !self.router.has_room(SessionId(session_id)) {
             return;
         }
         self.serial += 1;
@@ -150,17 +150,17 @@ impl World {
         for _ in 0..1 + self.luck.below(4) {
             match self.luck.below(4) {
                 0 => parts.push(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#.to_owned()),
-                _ => parts.extend(self.request(seat, batch)),
+                _ => parts.extend(self.request(session_id, batch)),
             }
         }
         if !parts.is_empty() {
-            self.session_says(seat, &format!("[{}]", parts.join(" , ")));
+            self.session_says(session_id, &format!("[{}]", parts.join(" , ")));
         }
     }
 
     pub(super) fn somebody_cancels(&mut self) {
-        let seat = self.somebody();
-        let host = &self.hosts[&seat];
+        let session_id = self.somebody();
+        let host = &self.hosts[&session_id];
         // Which of two with one id is meant, nobody could say.
         let same = |id: &str| nostray_rpc::Id::from_json(id.as_bytes());
         let unique = |open: &Open| host.open.values().filter(|other| same(&other.id) == same(&open.id)).count() == 1;
@@ -173,41 +173,41 @@ impl World {
         }
         let id = if open.id == "1" { "1.0".to_owned() } else { open.id };
         let raw = format!(
-            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"of":{seat},"n":{number}}}}}"#
+            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"of":{session_id},"n":{number}}}}}"#
         );
-        let host = self.hosts.get_mut(&seat).expect("it is there");
+        let host = self.hosts.get_mut(&session_id).expect("it is there");
         host.open.get_mut(&number).expect("it is open").cancelled = true;
         self.seen.cancels += 1;
-        self.session_says(seat, &raw);
+        self.session_says(session_id, &raw);
     }
 
     pub(super) fn somebody_answers(&mut self) {
-        let seat = self.somebody();
-        let host = self.hosts.get_mut(&seat).expect("it is there");
+        let session_id = self.somebody();
+        let host = self.hosts.get_mut(&session_id).expect("it is there");
         if let Some(id) = host.asked.pop() {
-            return self.answer(seat, &id);
+            return self.answer(session_id, &id);
         }
         // Also what it was not asked; the child would notice.
         let others: Vec<_> = self.child.questions.keys().cloned().collect();
         if let Some(id) = self.luck.pick(&others).cloned() {
-            self.answer(seat, &id);
+            self.answer(session_id, &id);
         }
     }
 
-    pub(super) fn answer(&mut self, seat: u64, id: &str) {
+    pub(super) fn answer(&mut self, session_id: u64, id: &str) {
         let outcome = if self.luck.once_in(4) { "error" } else { "result" };
-        self.session_says(seat, &format!(r#"{{"jsonrpc":"2.0","id":{id},"{outcome}":{{"by":{seat}}}}}"#));
+        self.session_says(session_id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"{outcome}":{{"by":{session_id}}}}}"#));
     }
 
     pub(super) fn somebody_tells(&mut self) {
-        let seat = self.somebody();
-        let shook_hands = self.hosts[&seat].shook_hands;
+        let session_id = self.somebody();
+        let shook_hands = self.hosts[&session_id].shook_hands;
         match self.luck.below(4) {
             0..2 if shook_hands => {
-                self.session_says(seat, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
+                self.session_says(session_id, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
             }
-            2 => self.session_says(seat, ""),
-            _ => self.session_says(seat, r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#),
+            2 => self.session_says(session_id, ""),
+            _ => self.session_says(session_id, r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#),
         }
     }
 

@@ -1,7 +1,7 @@
 //! `--replay session.open=session.close@params.id`.
 
 use super::*;
-use crate::memory::MOST;
+use crate::memory::MAX_REMEMBERED;
 
 fn stage() -> Stage {
     let replay = vec!["open=close@params.id".parse().expect("a rule")];
@@ -82,10 +82,10 @@ fn notifications_open_and_close_in_their_order_also_while_there_is_no_child() {
 #[test]
 fn one_more_than_can_be_kept_is_an_error_and_does_not_reach_the_child() {
     let mut stage = stage();
-    for key in 0..MOST {
+    for key in 0..MAX_REMEMBERED {
         stage.host_says(&request(key, "open", key));
         // Also those that are in flight count.
-        if key < MOST - 2 {
+        if key < MAX_REMEMBERED - 2 {
             stage.answer(i64::try_from(key).expect("small"), "{}");
         }
     }

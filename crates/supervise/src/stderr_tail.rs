@@ -1,22 +1,24 @@
-//! The last lines that a child wrote to its standard error: what a person wants to see when it is gone.
+//! The last lines that a child wrote to stderr. An error that says how the child ended carries them.
 
 use std::collections::VecDeque;
 
+/// How many lines are kept.
 const LINES: usize = 20;
-const LONGEST: usize = 500;
+/// How many bytes of each.
+const LINE_BYTES: usize = 500;
 
-/// The last lines.
+/// The last lines that a child wrote to stderr, bounded in number and length.
 #[derive(Debug, Default)]
-pub struct Tail {
+pub(crate) struct StderrTail {
     lines: VecDeque<String>,
     unfinished: Vec<u8>,
 }
 
-impl Tail {
-    /// More was written.
-    pub fn add(&mut self, bytes: &[u8]) {
+impl StderrTail {
+    /// Adds what the child has written.
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|b| *b == b'\n') {
-            let room = LONGEST.saturating_sub(self.unfinished.len());
+            let room = LINE_BYTES.saturating_sub(self.unfinished.len());
             self.unfinished.extend_from_slice(&piece[..piece.len().min(room)]);
             if piece.ends_with(b"\n") {
                 self.finish();
@@ -36,13 +38,13 @@ impl Tail {
     }
 
     /// The last lines, the newest last.
-    pub fn lines(&mut self) -> Vec<String> {
+    pub(crate) fn lines(&mut self) -> Vec<String> {
         self.finish();
         self.lines.iter().cloned().collect()
     }
 
-    /// Another child.
-    pub fn clear(&mut self) {
+    /// Forgets everything: another child is started.
+    pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 }
@@ -53,7 +55,7 @@ mod tests {
 
     #[test]
     fn the_last_lines_are_kept_and_long_ones_are_cut() {
-        let mut tail = Tail::default();
+        let mut tail = StderrTail::default();
         for n in 0..100 {
             tail.add(format!("line {n}\r\n\n").as_bytes());
         }
@@ -63,6 +65,6 @@ mod tests {
         let lines = tail.lines();
         assert_eq!(lines.len(), LINES);
         assert_eq!((lines[0].as_str(), lines[LINES - 1].as_str()), ("line 82", "half a line"));
-        assert_eq!(lines[LINES - 2].len(), LONGEST);
+        assert_eq!(lines[LINES - 2].len(), LINE_BYTES);
     }
 }

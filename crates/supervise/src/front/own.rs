@@ -7,15 +7,16 @@ use nostray_registry::{Cause, Story};
 use nostray_sys::poll::{self, Until};
 
 use super::Front;
-use crate::machine::{Generation, State, Why};
-use crate::ward::Happened;
+use super::upstream::Upstream;
+use crate::child_keeper::ChildLoss;
+use crate::machine::{Generation, Why};
 
 impl Front<'_> {
     pub(super) fn on_signals(&mut self) {
-        while let Some(arrived) = self.ward.opener.next_signal() {
+        while let Some(arrived) = self.keeper.opener.next_signal() {
             if let Some(ask) = PenOpener::asks(arrived) {
                 self.session.stop(self.now());
-                self.ward.ask(ask);
+                self.keeper.ask(ask);
                 continue;
             }
             if PenOpener::asks_to_restart(arrived) {
@@ -23,69 +24,69 @@ impl Front<'_> {
                 continue;
             }
             let is_the_end = PenOpener::is_the_end(arrived);
-            if self.ward.saw_key(arrived) {
+            if self.keeper.saw_key(arrived) {
                 continue;
             }
             // As without us: the child gets what the host sent, and what follows is the pen's affair.
-            if is_the_end && self.ward.child.is_none() && self.session.is_over() {
+            if is_the_end && self.keeper.child.is_none() && self.session.is_over() {
                 self.farewell = Some(Instant::now()); // only the host is waited for, which has no patience left
                 continue;
             }
             if is_the_end {
-                if let Some(record) = self.ward.record() {
+                if let Some(record) = self.keeper.record() {
                     record.tell(Story::Stopping(Cause::of_signal(arrived)));
                 }
                 self.session.stop(self.now());
             }
-            self.ward.pass(arrived, is_the_end);
+            self.keeper.pass(arrived, is_the_end);
         }
         self.look_after_pen();
     }
 
     pub(super) fn on_host_ended(&mut self) {
-        let events: Vec<_> = self.ward.opener.ends().map(|fd| (fd, Until::Readable)).collect();
+        let events: Vec<_> = self.keeper.opener.ends().map(|fd| (fd, Until::Readable)).collect();
         let came = poll::wait(&events, Some(Duration::ZERO)).unwrap_or_default();
         if came.contains(&true) {
             self.host_gone = true;
             self.from_host = None;
             self.session.release(self.now());
-            self.ward.end_of_input();
+            self.keeper.end_of_input();
         }
     }
 
     /// Takes in what the pen's processes have told.
     pub(super) fn hear(&mut self) {
-        if let Some(happened) = self.ward.hear() {
-            self.on_child(happened);
+        if let Some(loss) = self.keeper.hear() {
+            self.on_child_lost(loss);
         }
         self.look_after_pen();
     }
 
     pub(super) fn look_after_pen(&mut self) {
-        if let Some(happened) = self.ward.look_after() {
-            self.on_child(happened);
+        if let Some(loss) = self.keeper.look_after() {
+            self.on_child_lost(loss);
         }
     }
 
     /// What the child has said before counts.
-    pub(super) fn on_child(&mut self, happened: Happened) {
+    pub(super) fn on_child_lost(&mut self, loss: ChildLoss) {
         self.read_all();
         let now = self.now();
-        let unread = self.ward.take_unread();
+        let unread = self.keeper.take_unread();
         self.session.child_has_not_read(&unread, now);
-        match happened {
-            Happened::Lost(generation, cause) => self.session.child_died(generation, cause, now),
-            Happened::Empty => {
-                let Some(buried) = self.ward.bury(self.session.state()) else { return };
-                if buried.was_stopped {
+        match loss {
+            ChildLoss::Died(generation, cause) => self.session.child_died(generation, cause, now),
+            ChildLoss::TreeEmpty => {
+                let Some(end) = self.keeper.take_end(self.session.state()) else { return };
+                if end.was_stopped {
                     self.session.stop(now);
                 }
-                if buried.is_hopeless {
-                    self.session.child_hopeless(buried.generation, buried.cause, now);
+                if end.is_hopeless {
+                    self.session.child_hopeless(end.generation, end.cause, now);
                 } else {
-                    self.session.child_emptied(buried.generation, buried.cause, now);
+                    self.session.child_emptied(end.generation, end.cause, now);
                 }
-                if buried.was_to_be_suspended {
+                if end.was_to_be_suspended {
                     PenOpener::stop_with_terminal(nostray_sys::Signal::TSTP);
                 }
             }
@@ -94,7 +95,7 @@ impl Front<'_> {
     }
 
     fn read_all(&mut self) {
-        if self.link.is_none() && self.read_child(true).is_err() {
+        if matches!(self.upstream, Upstream::Own) && self.read_child(true).is_err() {
             self.host_is_deaf();
         }
         // Bounded, too: each time is no more than the buffer.
@@ -105,32 +106,20 @@ impl Front<'_> {
         }
     }
 
+    /// Starts a child. Nothing of the last one is left.
     pub(super) fn start(&mut self, generation: Generation) {
         let now = self.now();
-        // Its end may not have been seen yet, and nothing is started for nobody; nor in vain.
-        self.on_host_ended();
-        if *self.session.state() != State::Starting(generation) {
-            self.session.child_emptied(generation, Why::Released.cause(), now);
-            return;
-        }
-        if self.link.is_some() {
-            return self.hold(generation);
-        }
-        match self.ward.start(generation, &[]) {
+        match self.keeper.start(generation, &[]) {
             Ok(()) => self.session.child_started(generation, now),
             Err(cause) => self.session.child_emptied(generation, cause, now),
         }
     }
 
-    pub(super) fn tear_down(&mut self, why: Why) {
-        let eof = self.ward.keeping().spec.graces.eof();
-        let patience = if self.host_gone { Duration::ZERO } else { eof };
-        if self.link.is_some() {
-            return self.let_go(why, patience);
-        }
+    /// Tears the child down. `patience` is how long its input stays open for what is on its way there.
+    pub(super) fn tear_down(&mut self, why: Why, patience: Duration) {
         let (generation, now) = (self.session.generation(), self.now());
-        let unread = if matches!(why, Why::Stop | Why::Released) { Vec::new() } else { self.ward.take_unread() };
+        let unread = if why.lets_child_answer() { Vec::new() } else { self.keeper.take_unread() };
         self.session.child_is_torn_down(generation, why, &unread, now);
-        self.ward.tear_down(why, patience);
+        self.keeper.tear_down(why, patience);
     }
 }

@@ -1,11 +1,10 @@
-//! Keeping one supervised child: its pens, one after the other, its record, and what is known of its end. When it is started and
-//! ended is decided elsewhere; what it says is heard elsewhere.
+//! Keeps one supervised child: its pens, one after the other, its record, and how it ended. The [lifecycle](crate::lifecycle) decides
+//! when the child is started and ended; front or steward read what it says.
 
 mod child;
 mod gauge;
-mod news;
+mod pen_events;
 mod record;
-mod talk;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -23,15 +22,14 @@ use nostray_sys::stream;
 use crate::machine::{Cause, Generation, State, Why};
 pub use child::Child;
 use child::{Ending, KEEPERS_KILLED, Says, order_for};
-use news::Telling;
-pub use talk::Talk;
+use pen_events::PenEventSender;
 
 /// How long a child whose output has ended may take to end itself.
 const AFTER_ITS_OUTPUT: Duration = Duration::from_secs(2);
 
-/// What is kept, and how.
+/// What to run, and within which limits.
 #[derive(Debug, Clone)]
-pub struct Keeping {
+pub struct ChildConfig {
     /// What to contain, and how.
     pub spec: Spec,
     /// What is said of it on record.
@@ -42,17 +40,17 @@ pub struct Keeping {
     pub max_line: usize,
 }
 
-/// Whoever keeps such a child.
+/// Starts, watches and ends the generations of one supervised child.
 #[derive(Debug)]
-pub struct Ward {
-    keeping: Keeping,
-    /// Who started us, our signals, and the pens.
+pub struct ChildKeeper {
+    config: ChildConfig,
+    /// The host of this process, its signals, and the pens that it opens.
     pub opener: PenOpener,
     id: PenId,
     series: Option<SeriesKeeper>,
-    /// Whoever reads our warnings has had one.
+    /// A warning has been written already, and one is enough.
     warned: bool,
-    /// The child that there is now.
+    /// The current child.
     pub child: Option<Child>,
     /// When to look at the memory of the tree.
     next_look: Option<Instant>,
@@ -60,40 +58,40 @@ pub struct Ward {
     told: Option<(State, Generation, Says)>,
     /// The slot that it holds, with or without a child.
     tenancy: Option<HeldSlot>,
-    /// The exit code of whoever ended last.
+    /// The exit code of the pen that ended last.
     pub code: u8,
 }
 
 /// What has become of the child.
 #[derive(Debug)]
-pub enum Happened {
-    /// It ended, or will in a moment. What it has said before counts.
-    Lost(Generation, Cause),
-    /// Nothing of it is left: all that it has said can be read, then [`Ward::bury`] says how it ended.
-    Empty,
+pub enum ChildLoss {
+    /// It ended, or is about to. What it said before counts.
+    Died(Generation, Cause),
+    /// Its tree is empty. Read what it said, then call [`ChildKeeper::take_end`].
+    TreeEmpty,
 }
 
-/// How a child ended of which nothing is left.
+/// How a child ended whose tree is empty.
 #[derive(Debug)]
-pub struct Buried {
+pub struct ChildEnd {
     /// Which one.
     pub generation: Generation,
     /// How.
     pub cause: Cause,
-    /// There is no use in starting it again.
+    /// Starting it again is of no use.
     pub is_hopeless: bool,
-    /// Somebody else has ended it who wants it to stay so.
+    /// It was stopped from outside (by `nostray stop`, a hand-over, a key), and is not to come back.
     pub was_stopped: bool,
-    /// Somebody at the terminal wanted it to be stopped, not ended.
+    /// The user meant to suspend it at the terminal.
     pub was_to_be_suspended: bool,
 }
 
-impl Ward {
+impl ChildKeeper {
     /// Nothing is started, and nothing is on record yet.
     #[must_use]
-    pub fn new(keeping: Keeping, opener: PenOpener, id: PenId) -> Self {
+    pub fn new(config: ChildConfig, opener: PenOpener, id: PenId) -> Self {
         Self {
-            keeping,
+            config,
             opener,
             id,
             series: None,
@@ -106,59 +104,59 @@ impl Ward {
         }
     }
 
-    /// From now on there may be a child: it is on record, and what it leaves is ours to end.
+    /// To be called before the first start: opens the record, and becomes the subreaper of what the child leaves behind.
     pub fn keep(&mut self) -> std::io::Result<()> {
         self.opener.adopt_orphans()?;
         self.open_record();
         Ok(())
     }
 
-    /// The same for one that is kept because something else went wrong, of which the user was told. One warning is enough.
+    /// The same where the user has been warned already: without another warning.
     pub fn keep_in_need(&mut self) -> std::io::Result<()> {
         self.warned = true;
         self.keep()
     }
 
-    /// How it is kept.
+    /// What is run, and within which limits.
     #[must_use]
-    pub fn keeping(&self) -> &Keeping {
-        &self.keeping
+    pub fn config(&self) -> &ChildConfig {
+        &self.config
     }
 
-    /// Its name on record.
+    /// The id of the record.
     #[must_use]
     pub fn id(&self) -> &PenId {
         &self.id
     }
 
-    /// Tells the names of what can happen, counted from `first`, to whoever waits for it; there are [`Ward::EVENTS`] of them.
-    /// `is_heard` if there is room for what the child says.
+    /// Registers the child's file descriptors under the tokens `first..first + EVENTS`. `is_heard` if there is room for what the child
+    /// says.
     pub fn want(&self, events: &mut Events, first: usize, is_heard: bool) {
         let Some(child) = &self.child else { return };
         let mut want = |name: Event, fd: BorrowedFd<'_>, until| {
             events.want(first + name as usize, fd, until, child.generation.0);
         };
-        if let Some(inbox) = child.inbox.fd() {
-            want(Event::News, inbox, Until::Readable);
+        if let Some(pen_events) = child.pen_events.fd() {
+            want(Event::PenEvent, pen_events, Until::Readable);
         }
         if let Some(front) = child.open_pen.front() {
             want(Event::Front, front, Until::Readable);
         }
-        if let Some(stdout) = child.talk.mouth().filter(|_| is_heard) {
+        if let Some(stdout) = child.channel.reader().filter(|_| is_heard) {
             want(Event::Says, stdout.as_fd(), Until::Readable);
         }
         if let Some(stderr) = &child.stderr {
             want(Event::Errors, stderr.as_fd(), Until::Readable);
         }
-        if let Some(stdin) = child.talk.ear() {
+        if let Some(stdin) = child.channel.pending_writer() {
             want(Event::Listens, stdin.as_fd(), Until::Writable);
         }
     }
 
-    /// How many names [`Ward::want`] uses.
+    /// How many tokens [`ChildKeeper::want`] uses.
     pub const EVENTS: usize = 5;
 
-    /// When there is something to be done by itself.
+    /// When [`ChildKeeper::end_on`] or [`ChildKeeper::over_memory`] have something to do.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let child = self.child.as_ref();
@@ -170,8 +168,8 @@ impl Ward {
         [self.next_look, ending, remains].into_iter().flatten().min()
     }
 
-    /// Carries on with the end of the child, if it is to end.
-    pub fn end_on(&mut self) -> Option<Happened> {
+    /// Goes on with the tear-down of the child, if it is torn down.
+    pub fn end_on(&mut self) -> Option<ChildLoss> {
         let child = self.child.as_mut()?;
         child.end_on();
         if child.remains.as_ref().and_then(Remains::deadline).is_some_and(|at| at <= Instant::now()) {
@@ -181,15 +179,15 @@ impl Ward {
         None
     }
 
-    /// Takes in what the pen's processes have told.
-    pub fn hear(&mut self) -> Option<Happened> {
+    /// Takes in what the processes of the pen report.
+    pub fn hear(&mut self) -> Option<ChildLoss> {
         let child = self.child.as_mut()?;
         let (lost, generation) = (child.hear(), child.generation);
-        lost.filter(|_| !child.may_not_have_been_executed()).map(|cause| Happened::Lost(generation, Cause(cause)))
+        lost.filter(|_| !child.may_not_have_been_executed()).map(|cause| ChildLoss::Died(generation, Cause(cause)))
     }
 
-    /// Looks after the processes of the pen, and notices when none is left.
-    pub fn look_after(&mut self) -> Option<Happened> {
+    /// Reaps the processes of the pen, and notices when none is left.
+    pub fn look_after(&mut self) -> Option<ChildLoss> {
         loop {
             let Some(child) = &mut self.child else {
                 self.opener.reap_others();
@@ -211,21 +209,21 @@ impl Ward {
                     child.open_pen.go_on();
                 }
                 ReapOutcome::Nothing => {
-                    // All of its keepers were killed: what is left of the tree has been handed to us.
+                    // Front, spare and guard were killed: the kernel has handed what is left of the tree to this subreaper.
                     let generation = child.generation;
-                    let is_ours = child.take_over(&self.opener, self.keeping.spec.graces.term());
-                    return is_ours.then(|| Happened::Lost(generation, Cause(KEEPERS_KILLED.to_owned())));
+                    let is_ours = child.take_over(&self.opener, self.config.spec.graces.term());
+                    return is_ours.then(|| ChildLoss::Died(generation, Cause(KEEPERS_KILLED.to_owned())));
                 }
                 ReapOutcome::Empty => {
                     child.hear();
-                    return Some(Happened::Empty);
+                    return Some(ChildLoss::TreeEmpty);
                 }
             }
         }
     }
 
-    /// How the child ended of which nothing is left. `state` is what was to become of it.
-    pub fn bury(&mut self, state: &State) -> Option<Buried> {
+    /// Says how the child ended, and forgets it. `state` says whether it was torn down.
+    pub fn take_end(&mut self, state: &State) -> Option<ChildEnd> {
         let child = self.child.take()?;
         self.next_look = None;
         let cause = match (&child.not_executed, &child.ended) {
@@ -258,33 +256,33 @@ impl Ward {
         if matches!(state, State::Stopping { why: Why::Hibernate | Why::Memory | Why::Age | Why::Restart, .. }) {
             self.code = 0; // how it ended says nothing about the session
         }
-        Some(Buried {
+        Some(ChildEnd {
             generation: child.generation,
             cause: Cause(cause),
             is_hopeless,
-            was_stopped: ended_by_others || child.was_interrupted(self.keeping.spec.graces),
+            was_stopped: ended_by_others || child.was_interrupted(self.config.spec.graces),
             was_to_be_suspended: child.was_to_be_suspended(),
         })
     }
 
-    /// Starts a child. Nothing may be left of the last one. None of its keepers has what is `not_for_it`.
+    /// Starts a child. Nothing may be left of the last one. The processes of its pen close the file descriptors `not_for_it`.
     pub fn start(&mut self, generation: Generation, not_for_it: &[BorrowedFd<'_>]) -> Result<(), Cause> {
-        let spec = Spec { die_with: Vec::new(), ..self.keeping.spec.clone() };
-        let details = RecordDetails { sweep: false, ..self.keeping.details.clone() };
+        let spec = Spec { die_with: Vec::new(), ..self.config.spec.clone() };
+        let details = RecordDetails { sweep: false, ..self.config.details.clone() };
         let keeper: Box<dyn Witness> = Box::new(RecordKeeper::new(details));
         let id = self.id.in_series(generation.0);
-        let started = Telling::new(keeper, self.series.is_none()).map_err(|error| error.to_string()).and_then(
-            |(telling, inbox)| {
+        let started = PenEventSender::new(keeper, self.series.is_none()).map_err(|error| error.to_string()).and_then(
+            |(sender, pen_events)| {
                 let open_pen =
-                    self.opener.start(&spec, id, Box::new(telling), not_for_it).map_err(|error| error.to_string())?;
+                    self.opener.start(&spec, id, Box::new(sender), not_for_it).map_err(|error| error.to_string())?;
                 let is_ready = spec.ready == Ready::Started;
-                Ok(Child::new(generation, open_pen, inbox, self.keeping.max_line, is_ready))
+                Ok(Child::new(generation, open_pen, pen_events, self.config.max_line, is_ready))
             },
         );
         match started {
             Ok(child) => {
                 self.child = Some(child);
-                self.next_look = self.keeping.max_memory.map(|_| Instant::now() + gauge::PERIOD);
+                self.next_look = self.config.max_memory.map(|_| Instant::now() + gauge::PERIOD);
                 Ok(())
             }
             Err(why) => {
@@ -295,53 +293,53 @@ impl Ward {
         }
     }
 
-    /// Tears the child down. `patience` is how long what it was told may take to reach it.
+    /// Tears the child down. `patience` is how long its input stays open for what is on its way there.
     pub fn tear_down(&mut self, why: Why, patience: Duration) {
         let Some(child) = &mut self.child else { return };
         child.ending = match (order_for(why), why) {
             (Some(order), _) => Ending::Order(order),
-            // Whoever stops it tells it himself; its input stays open until then.
+            // The signal or the request that stops it reaches it by another way; its input stays open.
             (None, Why::Stop) => child.ending,
-            // It has no input whose end could ask it.
-            (None, _) if self.keeping.spec.daemon => {
+            // A daemon has no input that could be closed.
+            (None, _) if self.config.spec.daemon => {
                 child.ask(Ask::Stop);
-                Ending::Said
+                Ending::SentLines
             }
             (None, _) => Ending::EndOfInput(Instant::now() + patience),
         };
         child.end_on();
     }
 
-    /// Whether there is a child that is ready, as the user has defined it.
+    /// Whether the child meets the user's ready condition.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.child.as_ref().is_some_and(|child| child.says.is_ready)
     }
 
-    /// Takes from the child the lines that it has not read, and never will.
+    /// Takes back the lines that the child has not read. It never will.
     #[must_use]
     pub fn take_unread(&mut self) -> Vec<u8> {
-        self.child.as_mut().map(|child| child.talk.take_unread()).unwrap_or_default()
+        self.child.as_mut().map(|child| child.channel.take_unread()).unwrap_or_default()
     }
 
-    /// Its input ends, now.
+    /// Closes the child's input now.
     pub fn end_of_input(&mut self) {
         if let Some(child) = &mut self.child {
             child.ending = Ending::EndOfInput(Instant::now());
         }
     }
 
-    /// Its output has ended. It cannot answer any more, so it is asked to end, if it has not yet.
+    /// The child has closed its output. It cannot answer any more, so it is torn down unless it has ended.
     pub fn is_mute(&mut self) {
         if let Some(child) = &mut self.child {
-            child.talk.is_mute();
+            child.channel.close_reader();
             if child.ending == Ending::No {
                 child.ending = Ending::EndOfInput(Instant::now() + AFTER_ITS_OUTPUT);
             }
         }
     }
 
-    /// Asks whoever keeps the child to end it.
+    /// Asks the guard to end the child.
     pub fn ask(&mut self, ask: Ask) {
         if let Some(tenancy) = &mut self.tenancy {
             tenancy.ends_because(&ask);
@@ -351,7 +349,7 @@ impl Ward {
         }
         let Some(child) = &mut self.child else { return };
         if ask == Ask::HandOver && child.ending == Ending::No {
-            // What it is asked by first is the end of its input, which is ours to say: many servers know nothing else.
+            // A hand-over closes the input first: many servers understand nothing else.
             child.ending = Ending::Order(Order::HandOver);
             child.end_on();
         } else if ask != Ask::HandOver {
@@ -359,7 +357,7 @@ impl Ward {
         }
     }
 
-    /// A signal has come for it. False if there is no child that could take it.
+    /// Passes a signal on to the child. False if there is none.
     pub fn pass(&mut self, arrived: Arrived, is_the_end: bool) -> bool {
         match &mut self.child {
             Some(child) => child.pass(arrived, is_the_end),
@@ -369,7 +367,7 @@ impl Ward {
         self.child.is_some()
     }
 
-    /// Somebody at the terminal pressed a key, which a child gets as well. False if that is somebody else's affair.
+    /// Takes in a signal that the terminal has sent to the child as well. False if it is another kind of signal.
     pub fn saw_key(&mut self, arrived: Arrived) -> bool {
         match &mut self.child {
             _ if !PenOpener::is_key(arrived) => false,
@@ -385,7 +383,7 @@ impl Ward {
         }
     }
 
-    /// What the child has written to its standard error; none if there is nothing now.
+    /// Reads what the child has written to stderr; none if there is nothing now.
     pub fn read_errors<'a>(&mut self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
         let child = self.child.as_mut()?;
         match stream::read(child.stderr.as_ref()?, buffer) {
@@ -398,38 +396,38 @@ impl Ward {
         }
     }
 
-    /// Whether it is time to look at the memory of the tree, and whether that is too much, or far too much.
+    /// Looks at the memory of the tree, if it is time. Returns the child that is over its limit; true if it uses twice as much.
     pub fn over_memory(&mut self) -> Option<(Generation, bool)> {
         if self.next_look.is_none_or(|at| at > Instant::now()) {
             return None;
         }
         self.next_look = Some(Instant::now() + gauge::PERIOD);
-        let (child, limit) = (self.child.as_ref()?, self.keeping.max_memory?);
+        let (child, limit) = (self.child.as_ref()?, self.config.max_memory?);
         let (gauge, (guard, _)) = (child.gauge.as_ref()?, child.guard.as_ref()?);
         let used = gauge.over(limit, *guard)?;
         Some((child.generation, used > limit.saturating_mul(2)))
     }
 }
 
-/// What can happen with a child.
+/// What a file descriptor of the child reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// Its keepers have told something.
-    News,
-    /// Its front has ended. What that has told comes first.
+    /// The processes of its pen report something.
+    PenEvent,
+    /// Its front has ended. What that front has reported comes first.
     Front,
-    /// It says something.
+    /// It has written to stdout.
     Says,
-    /// It writes to its standard error.
+    /// It has written to stderr.
     Errors,
-    /// It takes what is said to it.
+    /// Its stdin takes more.
     Listens,
 }
 
 impl Event {
-    /// By the name that [`Ward::want`] has given it, without what that was counted from.
+    /// The event of a token of [`ChildKeeper::want`], less `first`.
     #[must_use]
     pub fn of(name: usize) -> Option<Self> {
-        [Self::News, Self::Front, Self::Says, Self::Errors, Self::Listens].get(name).copied()
+        [Self::PenEvent, Self::Front, Self::Says, Self::Errors, Self::Listens].get(name).copied()
     }
 }

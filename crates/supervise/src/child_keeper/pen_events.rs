@@ -1,4 +1,4 @@
-//! What the processes of a pen tell the front that opened it.
+//! What the processes of a pen report to the front or steward that opened it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,9 +8,9 @@ use nostray_registry::Process;
 use nostray_sys::descriptors::{message_pair, receive_message, send_message};
 use serde::{Deserialize, Serialize};
 
-/// One piece of news.
+/// One piece of event.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum News {
+pub(super) enum PenEvent {
     /// The pen is about to be; the folder of its control group.
     Opened(Option<String>),
     Started {
@@ -23,7 +23,7 @@ pub(super) enum News {
     SaysStopping,
     /// The child says how it is doing.
     Status(String),
-    /// It is being torn down: the reason, in one word.
+    /// It is being torn down: the name of the reason.
     Stopping(String),
     /// The child has ended.
     Ended(String),
@@ -35,7 +35,7 @@ pub(super) enum News {
 
 /// A witness that passes on what it sees, after another one has seen it.
 #[derive(Debug)]
-pub(super) struct Telling {
+pub(super) struct PenEventSender {
     inner: Box<dyn Witness>,
     /// It is known that nothing can be put on record.
     off_record: bool,
@@ -44,34 +44,34 @@ pub(super) struct Telling {
 
 /// Where it arrives.
 #[derive(Debug)]
-pub(super) struct Inbox {
+pub(super) struct PenEventReceiver {
     from: OwnedFd,
-    /// Nobody is left who could tell anything.
+    /// All processes of the pen have closed their end.
     closed: bool,
 }
 
 /// No message is longer: a path at most, or a few processes.
-const LONGEST: usize = 16 << 10;
+const MAX_EVENT_BYTES: usize = 16 << 10;
 /// How many processes that may not be signalled are named.
-const MOST_REFUSED: usize = 64;
+const MAX_REFUSED: usize = 64;
 
-impl Telling {
-    pub(super) fn new(inner: Box<dyn Witness>, off_record: bool) -> io::Result<(Self, Inbox)> {
+impl PenEventSender {
+    pub(super) fn new(inner: Box<dyn Witness>, off_record: bool) -> io::Result<(Self, PenEventReceiver)> {
         let (to, from) = message_pair()?;
-        Ok((Self { inner, off_record, to }, Inbox { from, closed: false }))
+        Ok((Self { inner, off_record, to }, PenEventReceiver { from, closed: false }))
     }
 
     /// What cannot be told is found out by the end of the processes.
-    fn tell(&self, news: &News) {
-        if let Ok(text) = serde_json::to_vec(news) {
+    fn tell(&self, event: &PenEvent) {
+        if let Ok(text) = serde_json::to_vec(event) {
             send_message(self.to.as_fd(), &text).ok();
         }
     }
 }
 
-impl Witness for Telling {
+impl Witness for PenEventSender {
     fn opens(&mut self, opening: &Opening<'_>) -> Result<(), Objection> {
-        self.tell(&News::Opened(opening.cgroup.map(|path| path.display().to_string())));
+        self.tell(&PenEvent::Opened(opening.cgroup.map(|path| path.display().to_string())));
         let opened = self.inner.opens(opening);
         // Once is enough, however many children there will be.
         if self.off_record { Ok(()) } else { opened }
@@ -85,26 +85,26 @@ impl Witness for Telling {
         self.inner.sees(event);
         match event {
             Event::Started { spare, guard, .. } => {
-                self.tell(&News::Started { spare: spare.map(Process::from), guard: guard.map(Process::from) });
+                self.tell(&PenEvent::Started { spare: spare.map(Process::from), guard: guard.map(Process::from) });
             }
-            Event::Ready => self.tell(&News::Ready),
-            Event::SaysStopping => self.tell(&News::SaysStopping),
-            Event::Status(text) => self.tell(&News::Status(text.clone())),
-            Event::Stopping(reason) => self.tell(&News::Stopping(reason.word().to_owned())),
-            Event::ChildEnded(how) => self.tell(&News::Ended(how.to_string())),
-            Event::NotExecuted(why) => self.tell(&News::NotExecuted(why.clone())),
+            Event::Ready => self.tell(&PenEvent::Ready),
+            Event::SaysStopping => self.tell(&PenEvent::SaysStopping),
+            Event::Status(text) => self.tell(&PenEvent::Status(text.clone())),
+            Event::Stopping(reason) => self.tell(&PenEvent::Stopping(reason.word().to_owned())),
+            Event::ChildEnded(how) => self.tell(&PenEvent::Ended(how.to_string())),
+            Event::NotExecuted(why) => self.tell(&PenEvent::NotExecuted(why.clone())),
             Event::Refused(left) => {
-                self.tell(&News::Refused(left.iter().take(MOST_REFUSED).copied().map(Process::from).collect()));
+                self.tell(&PenEvent::Refused(left.iter().take(MAX_REFUSED).copied().map(Process::from).collect()));
             }
             _ => {}
         }
     }
 }
 
-impl Inbox {
-    /// The next piece of news.
-    pub(super) fn next(&mut self) -> Option<News> {
-        let mut buffer = [0; LONGEST];
+impl PenEventReceiver {
+    /// The next piece of event.
+    pub(super) fn next(&mut self) -> Option<PenEvent> {
+        let mut buffer = [0; MAX_EVENT_BYTES];
         loop {
             match receive_message(self.from.as_fd(), &mut buffer) {
                 Ok(0) => {
@@ -112,8 +112,8 @@ impl Inbox {
                     return None;
                 }
                 Ok(length) => {
-                    if let Ok(news) = serde_json::from_slice(&buffer[..length]) {
-                        return Some(news);
+                    if let Ok(event) = serde_json::from_slice(&buffer[..length]) {
+                        return Some(event);
                     }
                 }
                 Err(_) => return None,
@@ -121,7 +121,7 @@ impl Inbox {
         }
     }
 
-    /// Readable when there is news; nothing if there will be none.
+    /// Readable when there is event; nothing if there will be none.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         (!self.closed).then(|| self.from.as_fd())
     }

@@ -1,10 +1,13 @@
-//! The words of the machine: states, events, actions.
+//! The types of the machine: policy, states, events, timers, actions.
 
 use std::fmt;
 use std::time::Duration;
 
-use crate::backoff::Backoff;
 use nostray_pen::Rate;
+use serde::{Deserialize, Serialize};
+
+use crate::backoff::{Backoff, MAX_FAILURES};
+use crate::wire::as_text;
 
 /// Counts the incarnations of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -22,19 +25,21 @@ impl fmt::Display for Generation {
     }
 }
 
-/// A moment, as the time since the machine was made. It is told and never asked for.
+/// A moment, as the time since the machine was made. The machine is told the time and never reads a clock.
 pub type Moment = Duration;
 
 /// What a user wants of a child.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// Whether a child that ended by itself is started again.
     pub respawn: bool,
     /// How long to wait before that.
+    #[serde(with = "as_text")]
     pub backoff: Backoff,
-    /// So many failures in so long, and it is given up for a while.
+    /// How many failures in how long trip the child.
+    #[serde(with = "as_text")]
     pub max_failures: Rate,
-    /// So long in *ready*, and earlier failures are forgotten.
+    /// How long the child has to be *ready* until earlier failures are forgotten.
     pub sustained: Duration,
     /// Put to sleep after so long without anything in flight.
     pub hibernate: Option<Duration>,
@@ -42,8 +47,27 @@ pub struct Policy {
     pub max_age: Option<Duration>,
     /// A start that takes longer has failed.
     pub start_timeout: Option<Duration>,
-    /// Start when something needs the child, not when somebody holds it.
+    /// Start the child with the first call, not with the first holder.
     pub on_demand: bool,
+}
+
+/// How long a child has to be *ready* until its earlier failures are forgotten.
+const SUSTAINED: Duration = Duration::from_secs(30);
+
+impl Default for Policy {
+    /// What holds of a child of which the user has said nothing.
+    fn default() -> Self {
+        Self {
+            respawn: false,
+            backoff: Backoff::default(),
+            max_failures: MAX_FAILURES,
+            sustained: SUSTAINED,
+            hibernate: None,
+            max_age: None,
+            start_timeout: None,
+            on_demand: false,
+        }
+    }
 }
 
 /// Why a child is torn down although it lives.
@@ -51,7 +75,7 @@ pub struct Policy {
 pub enum Why {
     /// It was to be stopped, for good.
     Stop,
-    /// Nobody holds it any more.
+    /// Its last holder has released it.
     Released,
     /// Nothing was in flight for long enough.
     Hibernate,
@@ -63,12 +87,19 @@ pub enum Why {
     StartTimeout,
     /// It did not take up the session of the one before it.
     BadStart,
-    /// Somebody wants it to be started anew.
+    /// The user restarts it.
     Restart,
 }
 
 impl Why {
-    /// What whoever waits is told.
+    /// Whether the child may still answer, within its grace, what it was asked before. Otherwise its callers are told at once that it
+    /// is gone, and nothing that it says reaches them.
+    #[must_use]
+    pub fn lets_child_answer(self) -> bool {
+        matches!(self, Self::Stop | Self::Released)
+    }
+
+    /// What a caller is told.
     #[must_use]
     pub fn cause(self) -> Cause {
         Cause(
@@ -100,7 +131,7 @@ impl fmt::Display for Cause {
 /// Where a child is in its life.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// Not there, and nobody waits for it.
+    /// There is no child, and no call waits for one.
     Asleep,
     /// There, but it has not answered yet.
     Starting(Generation),
@@ -130,7 +161,7 @@ pub enum State {
         /// How the last one ended.
         cause: Cause,
     },
-    /// It failed too often. Whoever calls is told so at once.
+    /// It failed too often. Calls are answered with an error at once.
     Tripped {
         /// How the last one ended.
         cause: Cause,
@@ -156,7 +187,7 @@ impl State {
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Somebody holds the child from now on.
+    /// One holder more.
     Taken,
     /// One holder less.
     Released,
@@ -172,7 +203,7 @@ pub enum Event {
     Quiet,
     /// The child ended by itself; its tree may not be empty.
     Died(Generation, Cause),
-    /// The tree is empty. The cause counts if nobody has asked for it.
+    /// The tree is empty. The cause counts unless the child was torn down.
     Emptied(Generation, Cause),
     /// The tree uses more memory than it may.
     OverMemory(Generation),
@@ -186,9 +217,9 @@ pub enum Event {
     BadStart(Generation),
     /// Starting it is of no use: the program is not there.
     Hopeless(Generation, Cause),
-    /// Somebody wants it to be started anew, at the next quiet moment.
+    /// The user restarts the child, at the next quiet moment.
     Restart,
-    /// It is not there any more, by nobody's fault; whoever needs it will say so.
+    /// A steward has put its child to rest. The next call wakes it.
     Rested(Generation),
 }
 
@@ -220,8 +251,8 @@ pub enum Action {
     CutOff(Cause),
     /// Answer everything that waits with an error.
     Refuse(Cause),
-    /// Tell me in so long. Replaces what was said of the same timer before.
+    /// Arm a timer. Replaces its earlier deadline.
     Arm(Timer, Duration),
-    /// Not any more.
+    /// Disarm a timer.
     Disarm(Timer),
 }

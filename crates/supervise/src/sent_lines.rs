@@ -10,22 +10,22 @@ const FEW: usize = 1024;
 
 /// What was said to one child, in whole lines.
 #[derive(Debug, Default)]
-pub struct Said {
+pub struct SentLines {
     bytes: u64,
-    /// Where lines end, counted in bytes from the first one that was said.
+    /// Where lines end, counted in bytes from the first line that was written.
     ends: VecDeque<u64>,
     /// How many ends were left at the last look.
     kept: usize,
 }
 
-impl Said {
+impl SentLines {
     /// This was said, after everything else.
     pub fn add(&mut self, lines: &[u8]) {
         self.ends.extend(memchr_iter(b'\n', lines).map(|at| self.bytes + at as u64 + 1));
         self.bytes += lines.len() as u64;
     }
 
-    /// Whether it is time for [`Said::is_read`].
+    /// Whether it is time for [`SentLines::is_read`].
     #[must_use]
     pub fn is_long(&self) -> bool {
         self.ends.len() > FEW.max(2 * self.kept)
@@ -59,7 +59,7 @@ mod tests {
     fn wherever_a_reader_has_stopped_the_lines_that_it_has_not_begun_are_left() {
         let lines: Vec<String> = (0..40).map(|n| format!("{}\n", "x".repeat(n % 7))).collect();
         let text = lines.concat();
-        let mut said = Said::default();
+        let mut said = SentLines::default();
         // In pieces of one line and of several.
         lines.chunks(3).for_each(|some| said.add(some.concat().as_bytes()));
         for read in 0..=text.len() {
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn what_was_read_is_forgotten_and_what_was_not_is_known_all_the_same() {
-        let mut said = Said::default();
+        let mut said = SentLines::default();
         for n in 0..100_000 {
             said.add(b"a line\n");
             if said.is_long() {

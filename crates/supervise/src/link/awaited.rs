@@ -15,7 +15,7 @@ const PACE: Duration = Duration::from_secs(4);
 
 /// The process that a session waits for.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct AwaitedProcess {
     standstill: Standstill,
     role: Role,
     look_at: Option<Instant>,
@@ -30,7 +30,7 @@ enum Role {
     Steward,
 }
 
-impl Keeper {
+impl AwaitedProcess {
     pub(crate) fn broker(who: Identity) -> Self {
         Self { standstill: Standstill::of(who), role: Role::Broker { was_continued: false }, look_at: None }
     }

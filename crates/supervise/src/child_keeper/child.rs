@@ -11,20 +11,20 @@ use nostray_sys::identity::Identity;
 use nostray_sys::signal::Arrived;
 
 use super::gauge::Gauge;
-use super::news::{Inbox, News};
-use super::talk::Talk;
+use super::pen_events::{PenEvent, PenEventReceiver};
+use crate::line_channel::LineChannel;
 use crate::machine::{Generation, Why};
 
-/// The child that there is now.
+/// The current child.
 #[derive(Debug)]
 pub struct Child {
     pub(super) generation: Generation,
     pub(super) open_pen: OpenPen,
-    pub(super) inbox: Inbox,
-    /// What is said to it and by it.
-    pub talk: Talk,
+    pub(super) pen_events: PenEventReceiver,
+    /// Its stdin and stdout.
+    pub channel: LineChannel,
     pub(super) stderr: Option<OwnedFd>,
-    /// To be torn down, and how far that has come.
+    /// How far its tear-down has come.
     pub(super) ending: Ending,
     pub(super) guard: Option<(Identity, Pidfd)>,
     spare: Option<Pidfd>,
@@ -33,28 +33,28 @@ pub struct Child {
     /// How the child ended, once it has.
     pub(super) ended: Option<String>,
     pub(super) not_executed: Option<String>,
-    /// Torn down for a reason that was not ours, and that is no crash: it was asked to stop, or did nothing for long.
+    /// Torn down neither by us nor by a crash: another process asked it to stop, or it was idle for too long.
     pub(super) ended_by_others: bool,
     pub(super) front_ended: bool,
-    /// What it says of itself, and what its guard has found out.
+    /// What it says of itself, and whether its guard has seen it become ready.
     pub(super) says: Says,
-    /// All who kept it were killed, and its end is our affair.
+    /// Front, spare and guard of its pen were killed: this process ends what is left of the tree.
     pub(super) remains: Option<Remains>,
-    /// Those who were left and may not be signalled.
+    /// Processes of its tree that may not be signalled.
     pub(super) refused: Vec<Identity>,
-    /// How often it was to be ended by a signal.
+    /// How many signals were to end it.
     asked: u32,
-    /// When somebody pressed a key to end it.
+    /// When the user pressed a key at the terminal that ends it.
     interrupted: Option<Instant>,
-    /// When somebody pressed a key to stop it, and it has not stopped since.
+    /// When the user pressed the key that suspends it, if it has not stopped since.
     pub(super) suspended: Option<Instant>,
     pub(super) started: Instant,
 }
 
-/// Why a child is lost that has done nothing wrong.
+/// The cause of an end that was not the child's fault.
 pub(super) const KEEPERS_KILLED: &str = "the child was ended, since nostray's own processes were killed";
 
-/// Why a child is lost that took too long.
+/// The cause of an end by `--ready-timeout`.
 const NOT_READY: &str = "it was not ready within its --ready-timeout";
 
 /// Whether a child is ready, as the user has defined it, and what it says of itself.
@@ -65,34 +65,34 @@ pub(super) struct Says {
     pub(super) status: Option<String>,
 }
 
-/// How the end of a child goes.
+/// How far the tear-down of a child has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// It goes on.
+    /// It is not torn down.
     No,
-    /// What it was told is written first, then its input ends; not later than at this moment.
+    /// What is on its way to it is written, then its input is closed; at this moment at the latest.
     EndOfInput(Instant),
-    /// Its guard is to be told why.
+    /// Its guard has to be given this order.
     Order(Order),
-    /// Its guard has been told, and will say that it has heard.
+    /// Its guard has got the order, and will confirm it.
     Ordered,
-    /// Everything has been said.
-    Said,
+    /// Its input is closed, or it has been asked in another way.
+    SentLines,
 }
 
 impl Child {
     pub(super) fn new(
         generation: Generation,
         (open_pen, streams): (OpenPen, Streams),
-        inbox: Inbox,
+        pen_events: PenEventReceiver,
         max_line: usize,
         is_ready: bool,
     ) -> Self {
         Self {
             generation,
             open_pen,
-            inbox,
-            talk: Talk::with_child(streams.stdio, max_line),
+            pen_events,
+            channel: LineChannel::with_child(streams.stdio, max_line),
             stderr: Some(streams.stderr),
             ending: Ending::No,
             guard: None,
@@ -113,22 +113,22 @@ impl Child {
         }
     }
 
-    /// Takes in what its processes have told. Why it is lost, if that has been told since the last time.
+    /// Takes in what the processes of its pen report. Returns the cause, if they report that the child is lost.
     pub(super) fn hear(&mut self) -> Option<String> {
         let mut lost = None;
-        while let Some(news) = self.inbox.next() {
-            match news {
-                News::Opened(group) => self.group = group.map(PathBuf::from),
-                News::Started { spare, guard } => {
+        while let Some(event) = self.pen_events.next() {
+            match event {
+                PenEvent::Opened(group) => self.group = group.map(PathBuf::from),
+                PenEvent::Started { spare, guard } => {
                     let open = |who: Option<Process>| who.and_then(Process::identity);
                     self.guard = open(guard).and_then(|who| who.open().map(|handle| (who, handle)));
                     self.spare = open(spare).and_then(Identity::open);
                     self.gauge = Some(Gauge::of(self.group.as_deref()));
                 }
-                News::Ready => self.says.is_ready = true,
-                News::SaysStopping => self.says.is_stopping = true,
-                News::Status(text) => self.says.status = Some(text).filter(|text| !text.is_empty()),
-                News::Stopping(why) => {
+                PenEvent::Ready => self.says.is_ready = true,
+                PenEvent::SaysStopping => self.says.is_stopping = true,
+                PenEvent::Status(text) => self.says.status = Some(text).filter(|text| !text.is_empty()),
+                PenEvent::Stopping(why) => {
                     self.ended_by_others |=
                         matches!(why.as_str(), "idle" | "signal" | "stop-request" | "hand-over" | "terminal-closed");
                     if matches!(why.as_str(), "front-killed" | "spare-killed" | "guard-killed") {
@@ -141,13 +141,13 @@ impl Child {
                         self.ending = Ending::EndOfInput(Instant::now());
                     }
                 }
-                News::Ended(how) => {
-                    // Why it was ended says more than how.
+                PenEvent::Ended(how) => {
+                    // The reason for a tear-down says more than the exit status.
                     lost.get_or_insert_with(|| format!("the child {how}"));
                     self.ended = Some(how);
                 }
-                News::NotExecuted(why) => self.not_executed = Some(why),
-                News::Refused(left) => self.refused.extend(left.into_iter().filter_map(Process::identity)),
+                PenEvent::NotExecuted(why) => self.not_executed = Some(why),
+                PenEvent::Refused(left) => self.refused.extend(left.into_iter().filter_map(Process::identity)),
             }
         }
         lost
@@ -159,7 +159,7 @@ impl Child {
         matches!(self.ended.as_deref(), Some("exited with 126" | "exited with 127"))
     }
 
-    /// Asks the innermost of those who keep it to end it.
+    /// Asks its guard to end it, or its spare, or its front: the innermost that lives.
     pub(super) fn ask(&mut self, ask: Ask) {
         if let Some(remains) = self.remains.as_mut().filter(|_| ask == Ask::StopNow) {
             remains.hurry();
@@ -170,7 +170,7 @@ impl Child {
         }
     }
 
-    /// Passes a signal of the host's on. The second one that is to end it ends all patience, as the pen's front would see to.
+    /// Passes a signal of the host on. The second one that is to end the child ends all graces, as the pen's front would do.
     pub(super) fn pass(&mut self, arrived: Arrived, is_the_end: bool) {
         if self.open_pen.wakes_us(arrived) {
             return;
@@ -180,12 +180,12 @@ impl Child {
             self.ask(Ask::StopNow);
         }
         if !self.open_pen.hand_on(arrived) && is_the_end && self.ending == Ending::No {
-            // Whoever keeps it learns of it by the end of the child's input.
+            // The guard learns of it by the end of the child's input.
             self.ending = Ending::EndOfInput(Instant::now());
         }
     }
 
-    /// Takes over what is left when nobody of ours keeps it any more. True if that is so from now on.
+    /// Takes over what is left if front, spare and guard are gone. True if that has just become so.
     pub(super) fn take_over(&mut self, opener: &PenOpener, grace: Duration) -> bool {
         let is_new = self.remains.is_none() && !self.is_kept();
         if is_new {
@@ -195,45 +195,45 @@ impl Child {
         is_new
     }
 
-    /// Carries on with the end of what was taken over.
+    /// Goes on ending what was taken over.
     pub(super) fn end_remains(&mut self, opener: &mut PenOpener) {
         if self.is_kept() {
-            self.remains = None; // whoever keeps it has only now been heard of
+            self.remains = None; // its guard has only now reported itself
         }
         if let Some(remains) = &mut self.remains {
             self.refused.extend(remains.go_on(opener));
         }
     }
 
-    /// Somebody pressed a key, which it has got as well.
+    /// The user pressed a key at the terminal. The child has got the signal, too.
     pub(super) fn saw_key(&mut self, is_the_end: bool) {
         let which = if is_the_end { &mut self.interrupted } else { &mut self.suspended };
         *which = Some(Instant::now());
     }
 
-    /// Whether it has ended although it was to stop: then it is the job that stops, as it does without a child.
+    /// Whether it has ended although the user meant to suspend it. Then the front stops, as a job without a child does.
     pub(super) fn was_to_be_suspended(&self) -> bool {
         const A_MOMENT: Duration = Duration::from_secs(1);
         self.suspended.is_some_and(|at| at.elapsed() < A_MOMENT)
     }
 
-    /// Whether it has ended because somebody at the terminal wanted it to: then there is no other one.
+    /// Whether the user has ended it at the terminal. Then it is not started again.
     pub(super) fn was_interrupted(&self, graces: Graces) -> bool {
         self.interrupted.is_some_and(|at| at.elapsed() <= graces.eof() + graces.term())
     }
 
-    /// Whether somebody of ours still keeps it.
+    /// Whether front, spare or guard still live.
     pub(super) fn is_kept(&self) -> bool {
         !self.front_ended
             || self.guard.as_ref().is_some_and(|(_, handle)| lives(handle))
             || self.spare.as_ref().is_some_and(lives)
     }
 
-    /// Carries on with its end, as far as that is possible now.
+    /// Goes on with its tear-down, as far as that is possible now.
     pub(super) fn end_on(&mut self) {
         match self.ending {
             Ending::Order(order) => {
-                // Its guard is known a moment after the start.
+                // The guard reports itself a moment after the start.
                 if let Some((_, guard)) = &self.guard {
                     let told = give_order(guard, order).is_ok();
                     self.ending = if told { Ending::Ordered } else { Ending::EndOfInput(Instant::now()) };
@@ -241,12 +241,12 @@ impl Child {
                     self.ending = Ending::EndOfInput(Instant::now());
                 }
             }
-            Ending::EndOfInput(at) if self.talk.is_said() || at <= Instant::now() => {
-                self.talk.fall_silent();
-                self.ending = Ending::Said;
+            Ending::EndOfInput(at) if self.channel.is_flushed() || at <= Instant::now() => {
+                self.channel.close_writer();
+                self.ending = Ending::SentLines;
             }
             Ending::Ordered if self.front_ended => self.ending = Ending::EndOfInput(Instant::now()),
-            Ending::EndOfInput(_) | Ending::Ordered | Ending::No | Ending::Said => {}
+            Ending::EndOfInput(_) | Ending::Ordered | Ending::No | Ending::SentLines => {}
         }
     }
 }
@@ -255,7 +255,7 @@ fn lives(handle: &Pidfd) -> bool {
     handle.has_ended().is_ok_and(|ended| !ended)
 }
 
-/// What a pen is told.
+/// The order that a guard gets; none if the end of the input is enough.
 pub(super) fn order_for(why: Why) -> Option<Order> {
     match why {
         Why::Stop | Why::Released => None,

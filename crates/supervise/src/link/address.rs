@@ -10,7 +10,7 @@ use nostray_sys::local;
 use nostray_sys::proc::lockers_of;
 use nostray_sys::process::user;
 
-use super::words::VERSION;
+use crate::wire::VERSION;
 
 /// Lets a test have brokers of other versions.
 const VERSION_VARIABLE: &str = "NOSTRAY_BROKER_VERSION";

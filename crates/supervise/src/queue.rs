@@ -1,4 +1,4 @@
-//! What the host has said while there was no child to say it to. Bounded: beyond that, the host is not read from.
+//! Lines of the host that wait for a child. Bounded: beyond that, the host is not read from.
 
 use std::collections::VecDeque;
 
@@ -7,12 +7,12 @@ use nostray_rpc::Id;
 use crate::machine::Moment;
 use crate::memory::Note;
 
-const MOST_LINES: usize = 1024;
-const MOST_BYTES: usize = 4 << 20;
+const MAX_QUEUED_LINES: usize = 1024;
+const MAX_QUEUED_BYTES: usize = 4 << 20;
 
 /// One line that waits.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct QueuedLine {
     pub(crate) line: Vec<u8>,
     /// What is asked in it.
     pub(crate) asks: Vec<(Id, Note)>,
@@ -20,21 +20,21 @@ pub(crate) struct Waiting {
     pub(crate) deadline: Option<Moment>,
 }
 
-/// Those that wait, in their order.
+/// The lines that wait, in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    lines: VecDeque<Waiting>,
+    lines: VecDeque<QueuedLine>,
     bytes: usize,
 }
 
 impl Queue {
-    pub(crate) fn push(&mut self, waiting: Waiting) {
+    pub(crate) fn push(&mut self, waiting: QueuedLine) {
         self.bytes += waiting.line.len();
         self.lines.push_back(waiting);
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.lines.len() >= MOST_LINES || self.bytes >= MOST_BYTES
+        self.lines.len() >= MAX_QUEUED_LINES || self.bytes >= MAX_QUEUED_BYTES
     }
 
     /// Whether this is asked by what waits.
@@ -51,7 +51,7 @@ impl Queue {
         self.lines.is_empty()
     }
 
-    pub(crate) fn take_all(&mut self) -> VecDeque<Waiting> {
+    pub(crate) fn take_all(&mut self) -> VecDeque<QueuedLine> {
         self.bytes = 0;
         std::mem::take(&mut self.lines)
     }
@@ -69,8 +69,8 @@ impl Queue {
         self.lines.iter().find_map(|waiting| waiting.deadline)
     }
 
-    /// Takes out one that has waited too long.
-    pub(crate) fn overdue(&mut self, now: Moment) -> Option<Waiting> {
+    /// Takes out one line whose deadline has passed.
+    pub(crate) fn overdue(&mut self, now: Moment) -> Option<QueuedLine> {
         let at = self.lines.iter().position(|waiting| waiting.deadline.is_some_and(|at| at <= now))?;
         let waiting = self.lines.remove(at)?;
         self.bytes -= waiting.line.len();
@@ -82,9 +82,9 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn waiting(id: i64, deadline: u64) -> Waiting {
+    fn waiting(id: i64, deadline: u64) -> QueuedLine {
         let deadline = Some(Moment::from_secs(deadline));
-        Waiting { line: vec![b'x'; 10], asks: vec![(Id::Int(id), Note::Nothing)], batch: None, deadline }
+        QueuedLine { line: vec![b'x'; 10], asks: vec![(Id::Int(id), Note::Nothing)], batch: None, deadline }
     }
 
     #[test]
@@ -111,7 +111,7 @@ mod tests {
         }
         assert!(queue.is_full());
         let mut queue = Queue::default();
-        queue.push(Waiting { line: vec![0; MOST_BYTES], asks: Vec::new(), batch: None, deadline: None });
+        queue.push(QueuedLine { line: vec![0; MAX_QUEUED_BYTES], asks: Vec::new(), batch: None, deadline: None });
         assert!(queue.is_full());
     }
 }

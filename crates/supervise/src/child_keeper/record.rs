@@ -1,20 +1,20 @@
-//! What is written down of a child: its state for `ps`, its story for the journal, and what it printed for nobody.
+//! What is on record of a child: its state for `ps`, its story for the journal, and the output that was no message.
 
 use nostray_registry::{SAYS_STOPPING, SeriesKeeper, Story};
 use nostray_slot::HeldSlot;
 use nostray_sys::descriptors::write_to_stderr_at_once;
 
-use super::Ward;
+use super::ChildKeeper;
 use super::child::Says;
 use crate::machine::{Generation, Moment, State};
 use nostray_pen::Rate;
 
-impl Ward {
+impl ChildKeeper {
     /// Puts the child on record, before there is one. It is contained all the same if that is not possible.
     pub fn open_record(&mut self) {
-        let Self { keeping, opener, id, series, warned, .. } = self;
+        let Self { config, opener, id, series, warned, .. } = self;
         if series.is_none() {
-            match SeriesKeeper::open(id, &keeping.spec, &keeping.details, opener.host()) {
+            match SeriesKeeper::open(id, &config.spec, &config.details, opener.host()) {
                 Ok(opened) => *series = Some(opened),
                 Err(_) if *warned => {}
                 Err(why) => {
@@ -33,7 +33,7 @@ impl Ward {
             return Err(format!("slot {slot} is only for a child that can be put on record"));
         };
         series.hold(&slot);
-        self.keeping.details.slot = Some(slot);
+        self.config.details.slot = Some(slot);
         self.tenancy = Some(tenancy);
         Ok(())
     }
@@ -59,14 +59,14 @@ impl Ward {
         }
     }
 
-    /// Something that the child printed and that was not for anybody.
+    /// Logs output of the child that was passed on to no session.
     pub fn log(&mut self, why: &str, line: &[u8]) {
         if let Some(series) = &mut self.series {
             series.printed(why, line);
         }
     }
 
-    /// Looks for what others have left.
+    /// Sweeps what dead hosts have left.
     pub fn sweep(&mut self) {
         if let Some(sweeper) = self.series.as_ref().and_then(SeriesKeeper::sweep) {
             self.opener.is_sweeper(sweeper);
@@ -116,7 +116,7 @@ impl Ward {
         let milliseconds = |time: Moment| u64::try_from(time.as_millis()).unwrap_or(0);
         match (state, before) {
             // That a daemon is ready is in the story of its pen, and no call wakes it.
-            (State::Ready { .. }, Some(State::Starting(_))) if !self.keeping.spec.daemon => {
+            (State::Ready { .. }, Some(State::Starting(_))) if !self.config.spec.daemon => {
                 let after = self.child.as_ref().map_or(Moment::ZERO, |child| child.started.elapsed());
                 series.tell(Story::Answering { generation: generation.0, after: milliseconds(after) });
             }
@@ -127,13 +127,13 @@ impl Ward {
             }),
             (State::Tripped { cause }, _) => {
                 let what =
-                    if self.keeping.spec.daemon { "it is not started" } else { "calls are answered with an error" };
+                    if self.config.spec.daemon { "it is not started" } else { "calls are answered with an error" };
                 write_to_stderr_at_once(&format!(
                     "nostray: {cause}; it failed too often ({limit}), and {what} for a while\n"
                 ));
                 series.tell(Story::Tripped { cause: cause.0.clone() });
             }
-            (State::Asleep, Some(State::Stopping { .. })) if !self.keeping.spec.daemon => series.tell(Story::Asleep),
+            (State::Asleep, Some(State::Stopping { .. })) if !self.config.spec.daemon => series.tell(Story::Asleep),
             _ => {}
         }
         true

@@ -34,7 +34,7 @@ impl Gauge {
             Self::Group(folder) => working_set(folder).unwrap_or(0),
             Self::Processes => {
                 let members = below(guard);
-                // Shared pages are counted for each who shares them, which is quick and never too little.
+                // Counts a shared page once for each process: quick, and never too little.
                 let most: u64 = members.iter().filter_map(|pid| resident_of(*pid)).sum();
                 if most <= limit { most } else { members.iter().filter_map(|pid| memory_of(*pid)).sum() }
             }

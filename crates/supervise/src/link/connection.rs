@@ -1,4 +1,4 @@
-//! The way to the broker: to the one that is there, or to one that is started.
+//! A session's connection: to the broker that runs or is started, and then to the steward.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,23 +12,23 @@ use nostray_sys::local;
 use nostray_sys::stream::{Pipe, Sink};
 
 use super::Share;
-use super::keeper::Keeper;
-use super::place::{Address, find_broker, holder_of_lock};
-use super::words::{Request, ToSteward, line};
+use super::address::{Address, find_broker, holder_of_lock};
+use super::awaited::AwaitedProcess;
+use crate::line_channel::LineChannel;
 use crate::machine::Cause;
 use crate::outbox::Outbox;
-use crate::ward::Talk;
+use crate::wire::{Request, ToSteward, control_line};
 
-/// How long a broker may take to be there. One that is stopping takes as long as its children do.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How long one that is there may take to let a session in: it has nothing else to do. Hosts are not patient either.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
-/// How often to knock while one is starting or leaving.
-const PACE: Duration = Duration::from_millis(10);
-/// How long one that was started is waited for before another one is.
-const START_AGAIN: Duration = Duration::from_secs(1);
-/// How long a broker that cannot be reached is knocked at before it is looked for otherwise.
-const LOOK_FOR_IT: Duration = Duration::from_secs(2);
+/// How long a broker may take to listen. A broker that is stopping takes as long as its children do.
+const BROKER_START_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long broker and steward may take to accept a session. Hosts do not wait much longer either.
+const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often to try to connect while a broker is starting or leaving.
+const CONNECT_INTERVAL: Duration = Duration::from_millis(10);
+/// How long to wait for a broker that was started before another one is.
+const START_BROKER_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a broker does not accept before its process is looked for: it may be stopped.
+const FIND_STOPPED_BROKER_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A session's link.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(crate) struct Link {
     pub(crate) had_child: bool,
     /// What no child has got comes back; until then the host is not heard.
     pub(crate) is_settling: bool,
-    /// The next line is one that comes back.
+    /// The next line is one of the session's own that no child has read.
     pub(crate) comes_back: bool,
     /// Lines that the child has not read, before its end is told.
     pub(crate) unread: Vec<u8>,
@@ -52,19 +52,19 @@ pub(crate) struct Link {
     /// Nothing more is said, and for how long the rest is heard.
     pub(crate) parting: Option<Instant>,
     /// The process that is to answer next, if it is known.
-    keeper: Option<Keeper>,
+    awaited: Option<AwaitedProcess>,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// Nobody is asked.
+    /// Not connected, and not trying to.
     Apart,
-    /// Somebody is looked for.
+    /// Trying to connect.
     Reaching { since: Instant, knock_at: Instant, start_at: Instant, look_for_it_at: Instant },
-    /// Somebody was asked, and has until then to answer.
-    Asking(Talk, Instant),
+    /// Connected; steward or broker have until then to accept the session.
+    Asking(LineChannel, Instant),
     /// The session holds the child.
-    Holding(Talk),
+    Holding(LineChannel),
 }
 
 /// What came of an attempt.
@@ -89,20 +89,20 @@ impl Link {
             unread: Vec::new(),
             lost: None,
             parting: None,
-            keeper: None,
+            awaited: None,
         }
     }
 
-    pub(crate) fn talk(&mut self) -> Option<&mut Talk> {
+    pub(crate) fn channel(&mut self) -> Option<&mut LineChannel> {
         match &mut self.stage {
-            Stage::Asking(talk, _) | Stage::Holding(talk) => Some(talk),
+            Stage::Asking(channel, _) | Stage::Holding(channel) => Some(channel),
             Stage::Apart | Stage::Reaching { .. } => None,
         }
     }
 
-    pub(crate) fn look(&self) -> Option<&Talk> {
+    pub(crate) fn look(&self) -> Option<&LineChannel> {
         match &self.stage {
-            Stage::Asking(talk, _) | Stage::Holding(talk) => Some(talk),
+            Stage::Asking(channel, _) | Stage::Holding(channel) => Some(channel),
             Stage::Apart | Stage::Reaching { .. } => None,
         }
     }
@@ -115,7 +115,7 @@ impl Link {
     pub(crate) fn reach(&mut self) {
         if matches!(self.stage, Stage::Apart) {
             let now = Instant::now();
-            let look_for_it_at = now + LOOK_FOR_IT;
+            let look_for_it_at = now + FIND_STOPPED_BROKER_INTERVAL;
             self.stage = Stage::Reaching { since: now, knock_at: now, start_at: now, look_for_it_at };
         }
     }
@@ -123,7 +123,7 @@ impl Link {
     /// The steward has let the session in.
     pub(crate) fn is_welcome(&mut self) {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Apart) {
-            Stage::Asking(talk, _) => Stage::Holding(talk),
+            Stage::Asking(channel, _) => Stage::Holding(channel),
             other => other,
         };
     }
@@ -131,7 +131,7 @@ impl Link {
     /// Lets go of everything.
     pub(crate) fn part(&mut self) {
         self.stage = Stage::Apart;
-        self.keeper = None;
+        self.awaited = None;
         (self.is_up, self.is_settling, self.comes_back, self.parting) = (false, false, false, None);
         (self.unread, self.lost) = (Vec::new(), None);
     }
@@ -145,23 +145,23 @@ impl Link {
     /// What is on its way goes first.
     pub(crate) fn fall_silent_when_said(&mut self) {
         let is_parting = self.parting.is_some();
-        if let Some(talk) = self.talk().filter(|talk| is_parting && talk.is_said()) {
-            if let Some(socket) = talk.mouth() {
+        if let Some(channel) = self.channel().filter(|channel| is_parting && channel.is_flushed()) {
+            if let Some(socket) = channel.reader() {
                 local::end_output(socket.as_fd());
             }
-            talk.fall_silent();
+            channel.close_writer();
         }
     }
 
     pub(crate) fn say(&mut self, word: &ToSteward) {
-        if let Some(talk) = self.talk() {
-            talk.say(&line(word));
+        if let Some(channel) = self.channel() {
+            channel.write(&control_line(word));
         }
     }
 
     /// The broker has handed the connection to this steward.
-    pub(crate) fn is_kept_by(&mut self, steward: Process) {
-        self.keeper = steward.identity().map(Keeper::steward);
+    pub(crate) fn handed_to(&mut self, steward: Process) {
+        self.awaited = steward.identity().map(AwaitedProcess::steward);
     }
 
     /// Whether the process at the other end has to answer, if only to the front.
@@ -169,26 +169,26 @@ impl Link {
         match &self.stage {
             Stage::Apart => false,
             Stage::Reaching { .. } | Stage::Asking(..) => true,
-            Stage::Holding(talk) => self.is_settling || talk.waiting() > 0,
+            Stage::Holding(channel) => self.is_settling || channel.pending_bytes() > 0,
         }
     }
 
     /// Looks whether the process that has to answer is stopped, if it is time, and ends it. The socket then reports its end.
-    pub(crate) fn look_at_keeper(&mut self, session_waits: bool) {
+    pub(crate) fn look_at_awaited(&mut self, session_waits: bool) {
         let is_awaited = self.parting.is_none() && (session_waits && self.holds() || self.is_awaited());
-        let Some(keeper) = &mut self.keeper else { return };
-        keeper.look(is_awaited);
+        let Some(awaited) = &mut self.awaited else { return };
+        awaited.look(is_awaited);
         // It does not answer because it is stopped, and that is being seen to.
         if let Stage::Asking(_, until) = &mut self.stage
-            && keeper.is_suspected()
+            && awaited.is_suspected()
         {
-            *until = Instant::now() + ANSWERS_WITHIN;
+            *until = Instant::now() + ATTACH_TIMEOUT;
         }
     }
 
     /// Whether the process that had to answer was stopped when it was last looked at.
-    pub(crate) fn keeper_is_stopped(&self) -> bool {
-        self.keeper.as_ref().is_some_and(Keeper::is_suspected)
+    pub(crate) fn awaited_is_stopped(&self) -> bool {
+        self.awaited.as_ref().is_some_and(AwaitedProcess::is_suspected)
     }
 
     /// When there is something to be done by itself.
@@ -199,7 +199,7 @@ impl Link {
             Stage::Asking(_, until) => Some(*until),
             Stage::Holding(_) => self.parting,
         };
-        own.into_iter().chain(self.keeper.as_ref().and_then(Keeper::deadline)).min()
+        own.into_iter().chain(self.awaited.as_ref().and_then(AwaitedProcess::deadline)).min()
     }
 
     /// Goes on looking, if it is time.
@@ -211,13 +211,13 @@ impl Link {
                 Reached::NoWay("the broker does not answer; see `nostray broker status`".to_owned())
             }
             Stage::Reaching { since, knock_at, start_at, look_for_it_at } if *knock_at <= now => {
-                *knock_at = now + PACE;
+                *knock_at = now + CONNECT_INTERVAL;
                 if *look_for_it_at <= now {
-                    // It may be stopped at a moment at which it does not listen, but keeps others from doing so.
-                    *look_for_it_at = now + LOOK_FOR_IT;
+                    // It may be stopped (SIGSTOP) before it listens, while it holds the lock that keeps other brokers away.
+                    *look_for_it_at = now + FIND_STOPPED_BROKER_INTERVAL;
                     let holder = holder_of_lock();
-                    if self.keeper.as_ref().map(Keeper::who) != holder {
-                        self.keeper = holder.map(Keeper::overdue_broker);
+                    if self.awaited.as_ref().map(AwaitedProcess::who) != holder {
+                        self.awaited = holder.map(AwaitedProcess::overdue_broker);
                     }
                 }
                 if let Some(socket) = find_broker() {
@@ -230,11 +230,11 @@ impl Link {
                         Err(error) => Reached::NoWay(format!("the broker cannot be asked: {error}")),
                     };
                 }
-                if now.duration_since(*since) > PATIENCE {
+                if now.duration_since(*since) > BROKER_START_TIMEOUT {
                     return Reached::NoWay("no broker could be reached; see `nostray broker status`".to_owned());
                 }
                 if *start_at <= now {
-                    *start_at = now + START_AGAIN;
+                    *start_at = now + START_BROKER_INTERVAL;
                     if let Err(why) = start_broker() {
                         return Reached::NoWay(why);
                     }
@@ -249,26 +249,28 @@ impl Link {
 
     fn ask(&mut self, socket: &OwnedFd, max_line: usize) -> io::Result<()> {
         local::make_room(socket.as_fd());
-        let mut talk = Talk::new(local::again(socket)?, local::again(socket)?, Outbox::new(Sink::Socket), max_line);
+        let mut channel =
+            LineChannel::new(local::again(socket)?, local::again(socket)?, Outbox::new(Sink::Socket), max_line);
         let mut request = serde_json::to_vec(&Request::Attach(Box::new(self.share.attach.clone())))?;
         request.push(b'\n');
-        talk.try_say(&request)?;
+        channel.try_write(&request)?;
         self.connections += 1;
         let broker = local::caller(socket.as_fd())?.pid.and_then(Identity::of);
-        self.keeper = broker.map(Keeper::broker);
-        self.stage = Stage::Asking(talk, Instant::now() + ANSWERS_WITHIN);
+        self.awaited = broker.map(AwaitedProcess::broker);
+        self.stage = Stage::Asking(channel, Instant::now() + ATTACH_TIMEOUT);
         Ok(())
     }
 }
 
-/// Starts a broker that is nobody's child. Returns when it listens, or has found that there is one already.
+/// Starts a broker as a daemon. Returns when it listens, or has found that there is one already.
 pub fn start_broker() -> Result<(), String> {
     let address = Address::for_a_new_one()?;
     let failed = |error: io::Error| format!("a broker cannot be started: {error}");
     let ready = Pipe::new().map_err(failed)?;
     let mut command = Command::new("/proc/self/exe");
     command.arg0("nostray").args(["broker", "serve"]).arg(&address.socket);
-    // What this host has set is not for the children of others: each gets its own session's. Where to look for the files is.
+    // Each child gets its own session's environment, not that of the host which happens to start the broker. What says where files
+    // are stays.
     command.env_clear();
     for name in ["PATH", "HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CACHE_HOME", "TMPDIR", "LANG"] {
         if let Some(value) = std::env::var_os(name) {
@@ -281,7 +283,7 @@ pub fn start_broker() -> Result<(), String> {
     // It becomes a daemon and lets its beginning end.
     started.wait().map_err(failed)?;
     let until = [(ready.reader.as_fd(), nostray_sys::poll::Until::Readable)];
-    if !nostray_sys::poll::wait(&until, Some(START_AGAIN)).map_err(failed)?.contains(&true) {
+    if !nostray_sys::poll::wait(&until, Some(START_BROKER_INTERVAL)).map_err(failed)?.contains(&true) {
         return Ok(());
     }
     let mut why = [0; 512];

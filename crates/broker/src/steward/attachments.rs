@@ -1,0 +1,158 @@
+//! The sessions that are attached to the child.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nostray_registry::Lease;
+use nostray_supervise::wire::{ToFront, control_line};
+use nostray_supervise::{LineChannel, Outbox};
+use nostray_sys::Pidfd;
+use nostray_sys::local;
+use nostray_sys::stream::Sink;
+
+use crate::router::SessionId;
+
+/// One attached session.
+#[derive(Debug)]
+pub(super) struct Attachment {
+    pub(super) session_id: SessionId,
+    pub(super) channel: LineChannel,
+    pub(super) lease: Lease,
+    pub(super) linger: Duration,
+    pub(super) inbound: Inbound,
+    /// It has been told that the child waits for its slot.
+    pub(super) knows_of_slot: bool,
+    /// The host of the session.
+    pub(super) host: Option<Pidfd>,
+    /// What is to be written with the rest of what is being read.
+    pub(super) out: Vec<u8>,
+    /// It has closed its output; until then its calls in flight may be answered.
+    pub(super) leaves_at: Option<Instant>,
+    /// It is to be detached, and why.
+    pub(super) gone: Option<String>,
+}
+
+/// Where the lines of a session go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Inbound {
+    /// To the current child.
+    Routed,
+    /// Back to the session: it does not know yet that the child is gone.
+    GivenBack,
+    /// Back to the session, which is sent to another child, of this variant, for this reason.
+    Redirected { variant: String, why: String },
+}
+
+impl Attachment {
+    pub(super) fn new(
+        session_id: SessionId,
+        connection: OwnedFd,
+        lease: Lease,
+        linger: Duration,
+        max_line: usize,
+    ) -> std::io::Result<Self> {
+        local::make_room(connection.as_fd());
+        let to = Outbox::new(Sink::Socket);
+        let channel = LineChannel::new(local::again(&connection)?, connection, to, max_line);
+        Ok(Self {
+            session_id,
+            channel,
+            lease,
+            linger,
+            inbound: Inbound::Routed,
+            knows_of_slot: false,
+            host: None,
+            out: Vec::new(),
+            leaves_at: None,
+            gone: None,
+        })
+    }
+
+    pub(super) fn tell(&mut self, word: &ToFront) {
+        self.flush();
+        self.channel.write(&control_line(word));
+    }
+
+    /// Gives back a line that no child has got.
+    pub(super) fn give_back(&mut self, text: &[u8]) {
+        self.tell(&ToFront::Back);
+        self.channel.write(&[text, b"\n"].concat());
+    }
+
+    /// Writes what has been gathered.
+    pub(super) fn flush(&mut self) {
+        if !self.out.is_empty() {
+            self.channel.write(&self.out);
+            self.out.clear();
+            self.out.shrink_to(4 << 10);
+        }
+    }
+
+    pub(super) fn front(&self) -> i32 {
+        self.lease.front.pid
+    }
+}
+
+/// All attached sessions, each at a small index, by which it is polled.
+#[derive(Debug, Default)]
+pub(super) struct Attachments {
+    places: Vec<Option<Attachment>>,
+    count: usize,
+}
+
+impl Attachments {
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn add(&mut self, attachment: Attachment) {
+        self.count += 1;
+        match self.places.iter_mut().find(|place| place.is_none()) {
+            Some(place) => *place = Some(attachment),
+            None => self.places.push(Some(attachment)),
+        }
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Attachment> {
+        self.places.iter().flatten()
+    }
+
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Attachment> {
+        self.places.iter_mut().flatten()
+    }
+
+    /// With their indexes.
+    pub(super) fn numbered(&self) -> impl Iterator<Item = (usize, &Attachment)> {
+        self.places.iter().enumerate().filter_map(|(at, attachment)| Some((at, attachment.as_ref()?)))
+    }
+
+    pub(super) fn at(&mut self, number: usize) -> Option<&mut Attachment> {
+        self.places.get_mut(number)?.as_mut()
+    }
+
+    pub(super) fn of(&mut self, session_id: SessionId) -> Option<&mut Attachment> {
+        self.all_mut().find(|attachment| attachment.session_id == session_id)
+    }
+
+    /// Takes out the sessions that are to be detached.
+    pub(super) fn take_gone(&mut self) -> Vec<Attachment> {
+        let mut gone = Vec::new();
+        for place in &mut self.places {
+            if place.as_ref().is_some_and(|attachment| attachment.gone.is_some()) {
+                gone.extend(place.take());
+            }
+        }
+        self.count -= gone.len();
+        gone
+    }
+
+    /// The file descriptors of all sessions. No other process may keep them open.
+    pub(super) fn connections(&self) -> Vec<BorrowedFd<'_>> {
+        let hosts = self.all().filter_map(|attachment| attachment.host.as_ref().map(AsFd::as_fd));
+        self.all().flat_map(|attachment| attachment.channel.file_descriptors()).chain(hosts).collect()
+    }
+}
