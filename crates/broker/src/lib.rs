@@ -5,6 +5,7 @@
 //! host ── front ══ steward ── pen: front ── spare ── guard ── child
 //!                  broker
 //! ```
+#![doc = include_str!("../DESIGN.md")]
 
 mod broker;
 mod environment;

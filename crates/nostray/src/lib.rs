@@ -65,7 +65,7 @@
 //! # What it does to the host
 //! Nothing is changed in the host: no handler for SIGCHLD, no `waitpid(-1)`, no signal disposition, no subreaper. Up to two small threads
 //! exist, and only while there is something to do: one reaps children whose `Pen` was dropped, one wakes tasks that wait for a `Pen`.
-
+#![doc = include_str!("../DESIGN.md")]
 #![deny(missing_docs)]
 // The documentation is that of all features.
 #![cfg_attr(not(feature = "supervisor"), allow(rustdoc::broken_intra_doc_links))]

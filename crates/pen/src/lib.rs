@@ -10,6 +10,7 @@
 //! whichever of them dies, the nearest one outwards is handed every process of the tree, and ends it.
 //!
 //! The child has the host's own stdin, stdout and stderr: no byte passes through any of these processes.
+#![doc = include_str!("../DESIGN.md")]
 
 mod child;
 mod front;

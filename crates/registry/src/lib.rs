@@ -4,6 +4,7 @@
 //! One small file for each pen, written atomically, beside a lock that front, spare and guard hold for as long as any of them
 //! lives. The kernel drops the lock at their death, so *owner alive* is a fact and not a guess. There is no server, no
 //! contention between pens, and nothing to repair after a crash.
+#![doc = include_str!("../DESIGN.md")]
 
 mod census;
 mod debris;

@@ -3,6 +3,7 @@
 //! Ownership is a kernel lock (`lock`), which is released when the tree's guard ends, and that is after the tree is empty. A claim that
 //! finds the slot taken waits in the `queue`, decides (`decide`) what to do from what it sees of the holder, and starts nothing before the
 //! old tree is empty: not when the holder was asked to end, and not when its files are gone.
+#![doc = include_str!("../DESIGN.md")]
 
 mod claim;
 mod decide;

@@ -4,6 +4,7 @@
 //! [`Lifecycle`] decides when a child is started and ended, and [`Session`] what is said to whom; neither knows of a clock, a
 //! process or a file. `front` is the thin loop around them that performs what they say. [`wire`] is what front, broker and steward
 //! say to each other.
+#![doc = include_str!("../DESIGN.md")]
 
 mod backoff;
 mod cache;

@@ -1,5 +1,5 @@
-//! What is on its way to somebody who may be slow. Nothing is ever waited for, and nothing grows: who fills it looks first
-//! whether there is room.
+//! Bytes that are pending for a reader which may be slow. Nothing blocks. The caller checks first whether there is room, so the outbox
+//! does not grow without bound.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -207,7 +207,7 @@ mod tests {
                 expected.extend([&before[..], lines.bytes(range.clone()), &after].concat());
                 outbox
                     .pass_between(pipe.writer.as_fd(), &before, &mut lines, range, &after, round % 2 == 0)
-                    .expect("somebody reads");
+                    .expect("the reader is open");
             }
             let (mut got, mut buffer) = (Vec::new(), vec![0; 3000]);
             loop {
@@ -216,7 +216,7 @@ mod tests {
                 if count == 0 && outbox.is_empty() {
                     break;
                 }
-                outbox.flush(pipe.writer.as_fd()).expect("somebody reads");
+                outbox.flush(pipe.writer.as_fd()).expect("the reader is open");
             }
             assert!(got == expected, "{length}");
             assert_eq!(outbox.len(), 0);

@@ -102,7 +102,7 @@ impl Handshake {
 enum Asked {
     Session(SessionId),
     /// A session that has left, or none.
-    Nobody,
+    NoSession,
     /// That is not certain, and why.
     Unclear(Unclear),
 }
@@ -159,8 +159,8 @@ impl Router {
         }
         let asked = match (self.certainly_asked(text, method, now), self.reverse_to) {
             (Asked::Session(session_id), _) => Asked::Session(session_id),
-            (Asked::Nobody | Asked::Unclear(_), ReverseTo::Newest) => {
-                self.sessions.newest().map_or(Asked::Nobody, Asked::Session)
+            (Asked::NoSession | Asked::Unclear(_), ReverseTo::Newest) => {
+                self.sessions.newest().map_or(Asked::NoSession, Asked::Session)
             }
             (asked, ReverseTo::Certain) => asked,
         };
@@ -180,7 +180,7 @@ impl Router {
                 }
                 return FromChild::To(session_id, Edits::none());
             }
-            Asked::Nobody => error_to(id.raw(), GONE, "the session that this belongs to is not there"),
+            Asked::NoSession => error_to(id.raw(), GONE, "the session that this belongs to is not there"),
             Asked::Unclear(why) => {
                 if matches!(why, Unclear::Several) {
                     self.turns.take();
@@ -195,7 +195,7 @@ impl Router {
     fn here(&self, session_id: SessionId) -> Asked {
         match self.sessions.get(session_id) {
             Some(session) if session.heard => Asked::Session(session_id),
-            _ => Asked::Nobody,
+            _ => Asked::NoSession,
         }
     }
 
@@ -210,7 +210,7 @@ impl Router {
             return self.here(session_id);
         }
         if self.sessions.speaking().next().is_none() {
-            return Asked::Nobody;
+            return Asked::NoSession;
         }
         // MCP ties what a server asks to a call. Any other child may take up again what its predecessor has left undone, and then
         // the sessions that are back first are no more certain than those that are not.

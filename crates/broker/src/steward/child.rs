@@ -100,7 +100,7 @@ impl Steward {
     fn has_slot(&mut self, generation: Generation) -> bool {
         let Some(slot) = self.slot.as_ref().filter(|_| !self.keeper.holds_slot()) else { return true };
         if *self.lifecycle.state() != State::Starting(generation) {
-            self.claim = None; // nobody waits for it any more
+            self.claim = None; // no start needs it any more
             return true;
         }
         let broken = |error: nostray_slot::Error| (Refusal(error.to_string()), OWN_FAILURE);

@@ -137,7 +137,7 @@ impl Driver {
             }
             match self.next(inbox).await {
                 Happened::Command(Some(command)) => self.on_command(command),
-                Happened::Command(None) => return, // nobody can tell anything any more
+                Happened::Command(None) => return, // no sender is left
                 Happened::ChildEvent(event) => self.on_child_event(event),
                 Happened::NothingLeft => self.start_now(),
                 Happened::Handled(task, result) => self.on_handled(task, result),

@@ -153,8 +153,8 @@ impl Child {
         lost
     }
 
-    /// Its code may say that its program could not be executed. Why is told once nothing is left of it, so that whoever waits is
-    /// told then, too.
+    /// Whether its exit code may mean that its program could not be executed. The reason comes with the end of the tree, so callers are
+    /// answered then, too.
     pub(super) fn may_not_have_been_executed(&self) -> bool {
         matches!(self.ended.as_deref(), Some("exited with 126" | "exited with 127"))
     }

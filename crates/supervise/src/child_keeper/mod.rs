@@ -236,8 +236,8 @@ impl ChildKeeper {
             Some(left) => format!("process {} of the last one may not be signalled, and is still there", left.pid),
             None => cause,
         };
-        // The first time there is somebody to be told that the command is wrong. And as long as somebody of the last one is
-        // left, there is no next one.
+        // A command that cannot be executed the first time is wrong, and the user is there to be told. And as long as a process of the
+        // last generation is left, the next one is not started.
         let is_hopeless =
             child.not_executed.is_some() && child.generation == Generation(1) || !child.refused.is_empty();
         if let Some(remains) = &child.remains {

@@ -24,8 +24,8 @@ impl ChildKeeper {
         }
     }
 
-    /// From now on it holds a slot, and every child that it starts does. One that is not on record could not be found by whoever wants
-    /// the slot next, if all of us were killed.
+    /// Holds a slot from now on, for every child that is started. Fails without a record: if front, spare and guard were killed, the next
+    /// claimant of the slot could not find the tree.
     pub fn hold(&mut self, mut tenancy: HeldSlot) -> Result<(), String> {
         let slot = tenancy.slot().to_string();
         let Some(series) = &mut self.series else {
