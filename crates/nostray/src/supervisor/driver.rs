@@ -1,4 +1,4 @@
-//! Whoever drives a child: a task that performs what the machine says, and carries messages. It holds no lease. If its runtime goes, it
+//! The driver of a child: a task that performs what the machine says, and carries messages. It holds no lease. If its runtime goes, it
 //! goes, and the child with it; the next one who wants something starts another driver, which starts nothing before that child is gone.
 
 mod serving;
@@ -44,7 +44,7 @@ pub(super) enum Command {
     Stop,
 }
 
-/// A call of somebody's.
+/// A call of a lease.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) id: u64,
@@ -203,7 +203,7 @@ impl Driver {
             match handlers.join_next_with_id().await {
                 Some(Ok((task, result))) => (task, result),
                 Some(Err(error)) => {
-                    (error.id(), Err(HandlerError::new(-32603, "whoever handled it has panicked or is gone")))
+                    (error.id(), Err(HandlerError::new(-32603, "its handler has panicked or is gone")))
                 }
                 None => std::future::pending().await,
             }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// Something that the child said to nobody in particular.
+/// A notification of the child.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Notification {

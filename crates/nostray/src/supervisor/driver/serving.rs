@@ -14,7 +14,7 @@ const MAX_UNREAD_ANSWERS: usize = 64 << 20;
 /// So many requests of the child's are handled at a time.
 const MAX_CONCURRENT_REQUESTS: usize = 1024;
 
-/// A request of the child's that somebody handles.
+/// A request of the child that a lease handles.
 pub(super) struct InboundRequest {
     lease: u64,
     id: Value,
@@ -67,7 +67,7 @@ impl Driver {
         live.answers += line.len();
         live.say(&line);
         if live.answers > MAX_UNREAD_ANSWERS {
-            // Nobody can wait for it: it may be waiting for us to read what it says.
+            // Waiting for it could last for ever: it may be waiting for us to read its output.
             live.close_stdin_at = Some(Instant::now());
             let number = live.number;
             self.drive(Event::Died(number, Cause("it asks and does not read the answers".to_owned())));
