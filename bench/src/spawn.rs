@@ -128,7 +128,7 @@ fn table(host: &str, starts: usize, all: &[Times; 3]) -> Table {
 fn check(all: &[[Times; 3]; 2]) -> Table {
     let call = |size: usize, way: usize| median(&all[size][way].call);
     let mut targets = Targets::new("Targets for Pen::spawn");
-    // What the guard is: another program to be started in place of the child's, a socket, a handle, three registrations in the runtime.
+    // What the guard is: another program to be started in place of the child's, a look for the child's program, a socket, a handle.
     let above = call(1, 1) - call(1, 0);
     targets.line("the call at 1 GiB above posix_spawn", "<= 200 us", format!("{above:.0} us"), above <= 200.0);
     let ratio = |size: usize| call(size, 1) / call(size, 0);

@@ -180,7 +180,7 @@ impl Driver {
             match handlers.join_next_with_id().await {
                 Some(Ok((task, result))) => (task, result),
                 Some(Err(error)) => {
-                    (error.id(), Err(HandlerError::new(-32603, "whoever handled it has panicked or is gone")))
+                    (error.id(), Err(HandlerError::new(-32603, "its handler has panicked or is gone")))
                 }
                 None => std::future::pending().await,
             }

@@ -64,6 +64,20 @@ fn read(pen: &mut Pen, _: &Runtime, bytes: &mut [u8]) -> usize {
     nostray_sys::stream::read(pen.stdout.as_ref().expect("piped"), bytes).expect("read").expect("it waits")
 }
 
+/// Writes and reads at the same time, in threads.
+fn exchange<W: Write + Send, R: Read + Send>(
+    input: &[u8],
+    stdin: Option<W>,
+    (stdout, output): (Option<R>, &mut Vec<u8>),
+    (stderr, errors): (Option<R>, &mut Vec<u8>),
+) {
+    std::thread::scope(|scope| {
+        scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input).expect("write")));
+        scope.spawn(move || stderr.map(|mut stderr| stderr.read_to_end(errors).expect("read")));
+        stdout.map(|mut stdout| stdout.read_to_end(output).expect("read"));
+    });
+}
+
 impl Any {
     pub fn line(&mut self) -> String {
         let mut line = Vec::new();
@@ -106,15 +120,17 @@ impl Any {
                 tokio::join!(write, read, read_errors);
             }),
             #[cfg(not(feature = "supervisor"))]
-            Self::Async(..) => panic!("the streams are tokio's only with the feature"),
-            Self::Blocking(pen) => std::thread::scope(|scope| {
+            Self::Async(pen, _) => {
                 let stdin = if input.is_empty() { None } else { pen.stdin.take() };
-                let (stdout, stderr) = (pen.stdout.take(), pen.stderr.take());
-                scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input).expect("write")));
-                let errors = &mut errors;
-                scope.spawn(move || stderr.map(|mut stderr| stderr.read_to_end(errors).expect("read")));
-                stdout.map(|mut stdout| stdout.read_to_end(&mut output).expect("read"));
-            }),
+                let stdin = stdin.map(|stdin| stdin.into_std().expect("a pipe"));
+                let stdout = pen.stdout.take().map(|stdout| stdout.into_std().expect("a pipe"));
+                let stderr = pen.stderr.take().map(|stderr| stderr.into_std().expect("a pipe"));
+                exchange(input, stdin, (stdout, &mut output), (stderr, &mut errors));
+            }
+            Self::Blocking(pen) => {
+                let stdin = if input.is_empty() { None } else { pen.stdin.take() };
+                exchange(input, stdin, (pen.stdout.take(), &mut output), (pen.stderr.take(), &mut errors));
+            }
         }
         (output, errors)
     }
