@@ -1,4 +1,4 @@
-//! Any line: read, skimmed, and given another id. What must hold is said in `crates/rpc/tests/checks`.
+//! Any line: read, summarized, and given another id. What must hold is said in `crates/rpc/tests/checks`.
 #![no_main]
 
 #[path = "../../crates/rpc/tests/checks/mod.rs"]

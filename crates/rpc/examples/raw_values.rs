@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use nostray_rpc::{Agreement, glance, read};
+use nostray_rpc::{Agreement, quick_read, read};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -47,7 +47,7 @@ fn main() {
     let paths: [&[&str]; 3] = [&["params", "_meta", "progressToken"], &["params", "requestId"], &["params", "uri"]];
     let agreement = Agreement::new(paths);
     let readers: [(&str, Reader<'_>); 5] = [
-        ("glance", Box::new(|line| glance(line).is_some())),
+        ("quick_read", Box::new(|line| quick_read(line).is_some())),
         ("read", Box::new(|line| read(line).is_ok())),
         ("check", Box::new(|line| agreement.check(line).is_ok())),
         ("&RawValue", Box::new(|line| serde_json::from_slice::<Borrowed<'_>>(line).is_ok())),

@@ -1,10 +1,10 @@
-//! How fast lines are cut, read and skimmed: `cargo run --release -p nostray-rpc --example speed`.
+//! How fast lines are cut, read and summarized: `cargo run --release -p nostray-rpc --example speed`.
 #![allow(clippy::print_stdout, reason = "it is what this program is for")]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use nostray_rpc::{Lines, Skimmer, read};
+use nostray_rpc::{Lines, LongLineReader, read};
 
 fn main() {
     let small = br#"{"jsonrpc":"2.0","id":4711,"method":"tools/call","params":{"name":"read_file","arguments":{"path":"/home/someone/project/src/main.rs","offset":0,"limit":2000},"_meta":{"progressToken":12,"x":"abcdef"}}}"#;
@@ -29,10 +29,10 @@ fn main() {
         ("text that is not ASCII", &foreign),
     ] {
         show(&format!("read: {name}"), line.len(), || black_box(read(black_box(line))).is_ok());
-        show(&format!("skim: {name}"), line.len(), || {
-            let mut skimmer = Skimmer::new();
-            line.chunks(64 << 10).for_each(|piece| skimmer.feed(black_box(piece)));
-            skimmer.finish().is_response
+        show(&format!("long line: {name}"), line.len(), || {
+            let mut reader = LongLineReader::new();
+            line.chunks(64 << 10).for_each(|piece| reader.feed(black_box(piece)));
+            reader.finish().is_response
         });
     }
 

@@ -11,16 +11,16 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 
 use crate::envelope::{Envelope, Kind, Message, NotAMessage, read};
-use crate::glance::{Glimpse, glance};
 use crate::id::Id;
+use crate::quick_read::{QuickEnvelope, quick_read};
 use crate::reply::{error, error_to, errors};
 use crate::scan::{NotAString, strict_string};
 use crate::text::unescape;
 
 /// Deeper than any message that is meant, and less deep than where readers give up (serde_json at 128, jiter at 200).
-const MOST_DEPTH: usize = 120;
+const MAX_DEPTH: usize = 120;
 /// Only objects that lie less deep than this can hold a name that decides.
-const SHALLOW: usize = 16;
+const DECIDING_DEPTH: usize = 16;
 
 /// What U+2028 and U+2029 begin with.
 static SEPARATOR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\xE2\x80"));
@@ -76,7 +76,7 @@ pub enum Disagreement {
         name: Box<str>,
     },
     /// It is nested too deep.
-    #[error("it is nested deeper than {MOST_DEPTH} levels")]
+    #[error("it is nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
 }
 
@@ -117,9 +117,9 @@ impl Disagreement {
                 ids
             }
             Ok(Message::One(envelope)) => envelope.request_id().into_iter().collect(),
-            // It is broken somewhere inside, but a glance takes it for a request by how it begins or ends.
-            Err(not) => match glance(line) {
-                Some(Glimpse::Request { id, .. }) => vec![id],
+            // It is broken somewhere inside, but a quick read takes it for a request by how it begins or ends.
+            Err(not) => match quick_read(line) {
+                Some(QuickEnvelope::Request { id, .. }) => vec![id],
                 _ => return Refusal::NoMessage(not),
             },
         };
@@ -139,7 +139,7 @@ impl Agreement {
     pub fn new<'a>(paths: impl IntoIterator<Item = &'a [&'a str]>) -> Self {
         let mut agreement = Self { objects: vec![Object::default()], allows_nan: false };
         for path in paths {
-            assert!(path.len() < SHALLOW - 1, "no member of a message is so deep");
+            assert!(path.len() < DECIDING_DEPTH - 1, "no member of a message is so deep");
             let mut object = 0;
             for name in path {
                 let known = agreement.objects[object].names.iter().find(|known| *known.name == **name);
@@ -223,20 +223,20 @@ struct Check<'a> {
 struct Stack {
     depth: usize,
     /// One bit a level: whether it is an object.
-    is_object: [u64; MOST_DEPTH.div_ceil(64)],
+    is_object: [u64; MAX_DEPTH.div_ceil(64)],
     /// The deciding names of the outermost ones, and which of them have been seen.
-    names: [Option<(usize, u64)>; SHALLOW],
+    names: [Option<(usize, u64)>; DECIDING_DEPTH],
 }
 
 impl Default for Stack {
     fn default() -> Self {
-        Self { depth: 0, is_object: [0; MOST_DEPTH.div_ceil(64)], names: [None; SHALLOW] }
+        Self { depth: 0, is_object: [0; MAX_DEPTH.div_ceil(64)], names: [None; DECIDING_DEPTH] }
     }
 }
 
 impl Stack {
     fn push(&mut self, is_object: bool, names: Option<usize>) -> Result<(), Disagreement> {
-        if self.depth == MOST_DEPTH {
+        if self.depth == MAX_DEPTH {
             return Err(Disagreement::TooDeep);
         }
         let bit = 1 << (self.depth % 64);

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::id::{Id, IdToken};
+use crate::long_line::LineSummary;
 use crate::members::visit;
 use crate::scan::after_space;
-use crate::skim::Skimmed;
 use crate::text::unescape;
 
 /// What one line says.
@@ -99,7 +99,7 @@ pub enum NotAMessage {
 pub fn read(line: &[u8]) -> Result<Message<'_>, NotAMessage> {
     // Most lines are ASCII, which is quicker to see.
     if !line.is_ascii() && std::str::from_utf8(line).is_err() {
-        let Skimmed { id, is_response, .. } = gist(line);
+        let LineSummary { id, is_response, .. } = summary(line);
         return Err(NotAMessage::NotUtf8 { id, is_response });
     }
     let start = after_space(line, 0);
@@ -141,10 +141,10 @@ fn batch(line: &[u8], open: usize) -> Result<Vec<Envelope<'_>>, NotAMessage> {
 }
 
 /// What can be told of a line that is not text everywhere.
-fn gist(line: &[u8]) -> Skimmed {
+fn summary(line: &[u8]) -> LineSummary {
     let start = after_space(line, 0);
     let object = if line.get(start) == Some(&b'{') { whole(line, start) } else { None };
-    object.map(|(top, _)| top.gist()).unwrap_or_default()
+    object.map(|(top, _)| top.summary()).unwrap_or_default()
 }
 
 impl<'a> Envelope<'a> {
@@ -287,13 +287,13 @@ impl<'a> Top<'a> {
     }
 
     /// The same for a message of which not everything may be readable: what is.
-    pub(crate) fn gist(&self) -> Skimmed {
+    pub(crate) fn summary(&self) -> LineSummary {
         let is_request = self.method().is_some();
         let is_response = !is_request && self.id.is_some() && (self.result.is_some() || self.error.is_some());
         if !self.is_jsonrpc() || !(is_request || is_response) {
-            return Skimmed::default();
+            return LineSummary::default();
         }
-        Skimmed {
+        LineSummary {
             id: self.id().and_then(Id::from_json),
             method: self.method().and_then(unescape).map(Cow::into_owned),
             is_response,

@@ -8,14 +8,14 @@ use std::ops::Range;
 
 use memchr::memchr;
 
-use crate::skim::{Skimmed, Skimmer};
+use crate::long_line::{LineSummary, LongLineReader};
 
 /// What a pipe holds: more cannot come at once.
-const USUAL: usize = 64 << 10;
+const BUFFER_SIZE: usize = 64 << 10;
 /// With less room than this behind an unfinished line, reading would be done in crumbs.
-const LEAST_ROOM: usize = 16 << 10;
+const MIN_READ: usize = 16 << 10;
 /// More than this is never asked for at once: it is what a pipe can be made to hold.
-const MOST_ROOM: usize = 1 << 20;
+const MAX_READ: usize = 1 << 20;
 
 /// The lines of a stream.
 #[derive(Debug)]
@@ -27,14 +27,14 @@ pub struct Lines {
     end: usize,
     max_line: usize,
     /// The line that is going by, if it is too long to be kept.
-    passing: Option<Passing>,
+    oversized: Option<Oversized>,
 }
 
 #[derive(Debug, Default)]
-struct Passing {
+struct Oversized {
     length: u64,
     ends_in_return: bool,
-    skimmer: Skimmer,
+    reader: LongLineReader,
 }
 
 /// One line.
@@ -52,7 +52,7 @@ pub enum Line<'a> {
         /// How long it was, in bytes, without its ending.
         length: u64,
         /// What was seen of it.
-        skimmed: Skimmed,
+        summary: LineSummary,
     },
 }
 
@@ -66,7 +66,7 @@ pub enum Found {
         /// How long it was, in bytes, without its ending.
         length: u64,
         /// What was seen of it.
-        skimmed: Skimmed,
+        summary: LineSummary,
     },
 }
 
@@ -84,7 +84,7 @@ impl Lines {
     /// Lines of up to so many bytes, endings not counted, are kept.
     #[must_use]
     pub fn new(max_line: usize) -> Self {
-        Self { buffer: Vec::new(), start: 0, searched: 0, end: 0, max_line, passing: None }
+        Self { buffer: Vec::new(), start: 0, searched: 0, end: 0, max_line, oversized: None }
     }
 
     /// Room to read into: 16 KiB at least, usually nearly 64, and more while a long line is being collected.
@@ -93,18 +93,18 @@ impl Lines {
     pub fn space(&mut self) -> &mut [u8] {
         if self.buffer.is_empty() {
             // Unlike what is resized, this is not touched before it is used.
-            self.buffer = vec![0; USUAL];
+            self.buffer = vec![0; BUFFER_SIZE];
         }
         let held = self.len();
-        if self.start > 0 && (held == 0 || self.buffer.len() - self.end < LEAST_ROOM) {
+        if self.start > 0 && (held == 0 || self.buffer.len() - self.end < MIN_READ) {
             self.buffer.copy_within(self.start..self.end, 0);
             self.searched -= self.start;
             (self.start, self.end) = (0, held);
         }
-        if self.buffer.len() - self.end < LEAST_ROOM {
+        if self.buffer.len() - self.end < MIN_READ {
             // A vector doubles what it reserves, so a long line costs in proportion to its length; only what is about to be
             // filled is zeroed, so that no page is touched in vain.
-            self.buffer.resize(self.end + held.clamp(USUAL, MOST_ROOM), 0);
+            self.buffer.resize(self.end + held.clamp(BUFFER_SIZE, MAX_READ), 0);
         }
         &mut self.buffer[self.end..]
     }
@@ -112,7 +112,7 @@ impl Lines {
     /// Whether it holds more memory than usual, since a long line came by.
     #[must_use]
     pub fn is_large(&self) -> bool {
-        self.buffer.capacity() > USUAL
+        self.buffer.capacity() > BUFFER_SIZE
     }
 
     /// Gives back what long lines have needed, as far as it is not needed now. For a quiet moment: the next one would have to
@@ -123,7 +123,7 @@ impl Lines {
         self.searched -= self.start;
         (self.start, self.end) = (0, held);
         // What is not there takes no memory, and the next buffer takes only what is read into it.
-        self.buffer.truncate(if held == 0 { 0 } else { USUAL.max(held) });
+        self.buffer.truncate(if held == 0 { 0 } else { BUFFER_SIZE.max(held) });
         self.buffer.shrink_to_fit();
     }
 
@@ -132,8 +132,8 @@ impl Lines {
     pub fn hand_over(&mut self, instead: Vec<u8>) -> Vec<u8> {
         let given = std::mem::replace(&mut self.buffer, instead);
         let held = self.start..self.end;
-        if self.buffer.len() < USUAL.max(held.len()) {
-            self.buffer.resize(USUAL.max(held.len()), 0);
+        if self.buffer.len() < BUFFER_SIZE.max(held.len()) {
+            self.buffer.resize(BUFFER_SIZE.max(held.len()), 0);
         }
         self.buffer[..held.len()].copy_from_slice(&given[held.clone()]);
         self.searched -= held.start;
@@ -193,7 +193,7 @@ impl Lines {
     fn line(&self, found: Found) -> Line<'_> {
         match found {
             Found::Whole(span) => Line::Whole { text: self.bytes(span.text), raw: self.bytes(span.raw) },
-            Found::TooLong { length, skimmed } => Line::TooLong { length, skimmed },
+            Found::TooLong { length, summary } => Line::TooLong { length, summary },
         }
     }
 
@@ -216,8 +216,8 @@ impl Lines {
             None => {
                 self.searched = self.end;
                 // One byte over may still be the 0x0D of the ending.
-                if self.passing.is_some() || self.len() > self.max_line.saturating_add(1) {
-                    self.pass(self.end);
+                if self.oversized.is_some() || self.len() > self.max_line.saturating_add(1) {
+                    self.discard(self.end);
                     self.start = self.end;
                 }
                 None
@@ -227,7 +227,7 @@ impl Lines {
 
     /// At the end of the stream: what came after the last 0x0A, by where it is.
     pub fn rest_found(&mut self) -> Option<Found> {
-        (self.passing.is_some() || !self.is_empty()).then(|| self.take(self.end, self.end))
+        (self.oversized.is_some() || !self.is_empty()).then(|| self.take(self.end, self.end))
     }
 
     /// Takes the line whose text ends here and whose ending ends there.
@@ -237,11 +237,11 @@ impl Lines {
         if self.buffer[text.clone()].last() == Some(&b'\r') {
             text.end -= 1;
         }
-        let found = if self.passing.is_some() || text.len() > self.max_line {
-            self.pass(text_end);
-            let passing = self.passing.take().unwrap_or_default();
-            let length = passing.length - u64::from(passing.ends_in_return);
-            Found::TooLong { length, skimmed: passing.skimmer.finish() }
+        let found = if self.oversized.is_some() || text.len() > self.max_line {
+            self.discard(text_end);
+            let oversized = self.oversized.take().unwrap_or_default();
+            let length = oversized.length - u64::from(oversized.ends_in_return);
+            Found::TooLong { length, summary: oversized.reader.finish() }
         } else {
             Found::Whole(Span { text, raw })
         };
@@ -251,14 +251,14 @@ impl Lines {
     }
 
     /// Lets what is held up to here go by.
-    fn pass(&mut self, end: usize) {
+    fn discard(&mut self, end: usize) {
         let piece = &self.buffer[self.start..end];
-        let passing = self.passing.get_or_insert_default();
-        passing.length += piece.len() as u64;
+        let oversized = self.oversized.get_or_insert_default();
+        oversized.length += piece.len() as u64;
         if let Some(last) = piece.last() {
-            passing.ends_in_return = *last == b'\r';
+            oversized.ends_in_return = *last == b'\r';
         }
-        passing.skimmer.feed(piece);
+        oversized.reader.feed(piece);
     }
 }
 
@@ -291,7 +291,7 @@ mod tests {
             lines.space();
             assert!(lines.is_large());
             lines.tidy();
-            assert_eq!((lines.buffer.len(), lines.buffer.capacity()), (USUAL, USUAL));
+            assert_eq!((lines.buffer.len(), lines.buffer.capacity()), (BUFFER_SIZE, BUFFER_SIZE));
             assert_eq!(lines.rest(), Some(Line::Whole { text: b"{\"half", raw: b"{\"half" }));
         }
     }
@@ -322,10 +322,10 @@ mod tests {
                 assert_eq!(got.is_some_and(|line| line.contains(&format!("{:?}", b"{\"b\":2}"))), round == 2);
                 lines.return_room(&mut room);
                 // The first one holds a half, and keeps the buffer that it is in.
-                assert_eq!(lines.buffer.len(), if round == 1 { USUAL } else { 0 }, "{round} {number}");
+                assert_eq!(lines.buffer.len(), if round == 1 { BUFFER_SIZE } else { 0 }, "{round} {number}");
             }
         }
-        assert_eq!(room.len(), USUAL);
+        assert_eq!(room.len(), BUFFER_SIZE);
     }
 
     #[test]

@@ -51,7 +51,7 @@ fn value_end(text: &[u8], at: usize) -> Option<usize> {
 
 /// Whether a key, given with its quotes, says this. Some clients escape more than they must.
 #[inline]
-pub(crate) fn says(key: &[u8], name: &str) -> bool {
+pub(crate) fn key_is(key: &[u8], name: &str) -> bool {
     let inside = &key[1..key.len() - 1];
     inside == name.as_bytes() || (inside.contains(&b'\\') && unescape(key).is_some_and(|key| key == name))
 }
@@ -70,7 +70,7 @@ pub fn find(json: &[u8], path: &[&str]) -> Option<Range<usize>> {
         }
         let mut found = None;
         visit(json, place.start, |key, value| {
-            if says(key, name) {
+            if key_is(key, name) {
                 found = Some(value);
             }
         })?;

@@ -35,7 +35,7 @@ pub fn error_to(raw_id: &[u8], code: i64, message: &str) -> Vec<u8> {
     let mut line = Vec::with_capacity(128 + message.len());
     line.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     line.extend_from_slice(raw_id);
-    push_what_went_wrong(&mut line, code, message, None);
+    push_error_member(&mut line, code, message, None);
     line.push(b'\n');
     line
 }
@@ -43,10 +43,10 @@ pub fn error_to(raw_id: &[u8], code: i64, message: &str) -> Vec<u8> {
 fn push_error(line: &mut Vec<u8>, id: &Id, code: i64, message: &str, data: Option<&Value>) {
     line.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     id.write(line);
-    push_what_went_wrong(line, code, message, data);
+    push_error_member(line, code, message, data);
 }
 
-fn push_what_went_wrong(line: &mut Vec<u8>, code: i64, message: &str, data: Option<&Value>) {
+fn push_error_member(line: &mut Vec<u8>, code: i64, message: &str, data: Option<&Value>) {
     line.extend_from_slice(b",\"error\":{\"code\":");
     line.extend_from_slice(code.to_string().as_bytes());
     line.extend_from_slice(b",\"message\":");

@@ -7,7 +7,7 @@
 //! They take 1.4 to 6.7 times as long for the same envelope, since they check the grammar of everything inside. Nanoseconds a
 //! message, on a 2-core virtual machine (`cargo run --release -p nostray-rpc --example raw_values`):
 //!
-//! | line | bytes | `glance` | `read` | `Agreement::check` | `&RawValue` | `Box<RawValue>` |
+//! | line | bytes | `quick_read` | `read` | `Agreement::check` | `&RawValue` | `Box<RawValue>` |
 //! | --- | ---: | ---: | ---: | ---: | ---: | ---: |
 //! | request, 200 B | 199 | 17 | 142 | 303 | 264 | 308 |
 //! | result, 200 B | 218 | 12 | 131 | 174 | 182 | 222 |
@@ -19,7 +19,7 @@
 //! | request, params 60 deep | 297 | 14 | 251 | 583 | 585 | 635 |
 //!
 //! `Agreement::check` also goes through the whole grammar, and in addition finds names that occur twice, so that it cannot be
-//! replaced by them either. Nor can raw values be read from a line that comes in pieces ([`Skimmer`](crate::Skimmer)), or from one
+//! replaced by them either. Nor can raw values be read from a line that comes in pieces ([`LongLineReader`](crate::LongLineReader)), or from one
 //! with NaN in it, which Python writes.
 
 use memchr::memchr2;

@@ -3,7 +3,7 @@
 mod checks;
 
 use checks::{CORPUS, Dice, compose, envelope, mutate};
-use nostray_rpc::{Envelope, Id, Kind, Message, NotAMessage, Outcome, Skimmed, Skimmer, find, read};
+use nostray_rpc::{Envelope, Id, Kind, LineSummary, LongLineReader, Message, NotAMessage, Outcome, find, read};
 
 fn one(line: &[u8]) -> Envelope<'_> {
     match read(line) {
@@ -228,9 +228,9 @@ fn a_million_levels_of_nesting_cost_a_counter() {
             panic!("no answer")
         };
         assert_eq!(result.len(), nested.len());
-        let mut skimmer = Skimmer::new();
-        line.as_bytes().chunks(1000).for_each(|piece| skimmer.feed(piece));
-        assert_eq!(skimmer.finish(), Skimmed { id: Some(Id::Int(1)), method: None, is_response: true });
+        let mut reader = LongLineReader::new();
+        line.as_bytes().chunks(1000).for_each(|piece| reader.feed(piece));
+        assert_eq!(reader.finish(), LineSummary { id: Some(Id::Int(1)), method: None, is_response: true });
         assert_eq!(why_not(&line[..line.len() - 2]), NotAMessage::Broken);
         assert_eq!(why_not(nested), if open == "[" { NotAMessage::NotAnObject } else { NotAMessage::NotJsonRpc });
     }
@@ -251,20 +251,20 @@ fn a_member_of_a_member_is_found_where_it_is() {
 }
 
 #[test]
-fn an_id_or_a_method_that_is_very_long_is_not_kept_by_a_skimmer() {
+fn an_id_or_a_method_that_is_very_long_is_not_kept_by_a_long_line_reader() {
     let long = "x".repeat(5000);
     let line = format!(r#"{{"jsonrpc":"2.0","id":"{long}","method":"a","{long}":1}}"#);
     assert_eq!(
-        checks::skim(line.as_bytes(), 100),
-        Skimmed { id: None, method: Some("a".into()), is_response: false }
+        checks::summarize(line.as_bytes(), 100),
+        LineSummary { id: None, method: Some("a".into()), is_response: false }
     );
     let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{long}"}}"#);
     assert_eq!(
-        checks::skim(line.as_bytes(), 100),
-        Skimmed { id: Some(Id::Int(1)), method: None, is_response: false }
+        checks::summarize(line.as_bytes(), 100),
+        LineSummary { id: Some(Id::Int(1)), method: None, is_response: false }
     );
     let line = format!(r#"{{"jsonrpc":"2.0","id":1{},"method":"a"}}"#, "0".repeat(5000));
-    assert_eq!(checks::skim(line.as_bytes(), 100).id, None);
+    assert_eq!(checks::summarize(line.as_bytes(), 100).id, None);
 }
 
 #[test]

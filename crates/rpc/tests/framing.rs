@@ -5,7 +5,7 @@ mod checks;
 use std::time::{Duration, Instant};
 
 use checks::{CORPUS, Dice, Owned, framing, lines, mutate, naive_lines};
-use nostray_rpc::{Id, Line, Lines, Skimmed};
+use nostray_rpc::{Id, Line, LineSummary, Lines};
 
 fn cut(stream: &[u8], max_line: usize) -> Vec<Owned> {
     lines(stream, max_line, || usize::MAX, || true)
@@ -66,9 +66,9 @@ fn a_line_that_is_too_long_is_told_with_its_length_and_what_was_seen_of_it() {
     let text = br#"{"jsonrpc":"2.0","id":7,"result":"xxxxxxxxxx"}"#;
     for ending in [&b"\n"[..], b"\r\n", b""] {
         let stream = [text, ending].concat();
-        let skimmed = Skimmed { id: Some(Id::Int(7)), method: None, is_response: true };
+        let summary = LineSummary { id: Some(Id::Int(7)), method: None, is_response: true };
         let length = text.len();
-        assert_eq!(cut(&stream, length - 1), [Owned::TooLong { length: length as u64, skimmed }]);
+        assert_eq!(cut(&stream, length - 1), [Owned::TooLong { length: length as u64, summary }]);
         assert_eq!(cut(&stream, length), [Owned::Whole { text: text.to_vec(), raw: stream.clone() }]);
     }
 }

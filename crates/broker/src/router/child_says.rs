@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use memchr::memmem::Finder;
 use nostray_rpc::{
-    Envelope, GlimpseAt, Id, Kind, Message, NotAMessage, Outcome, Skimmed, error, error_to, find, glance_at, read,
-    result_to,
+    Envelope, Id, Kind, LineSummary, Message, NotAMessage, Outcome, QuickSpans, error, error_to, find,
+    quick_read_spans, read, result_to,
 };
 use nostray_supervise::Moment;
 
@@ -61,7 +61,7 @@ impl Router {
 
     /// Nearly all that a child says is the result of a call that means nothing to us but whose it is.
     fn child_says_the_usual(&mut self, text: &[u8]) -> Option<(SessionId, Edits)> {
-        let GlimpseAt::Result { id, .. } = glance_at(text)? else { return None };
+        let QuickSpans::Result { id, .. } = quick_read_spans(text)? else { return None };
         let ours = number(&text[id.clone()])?;
         let call = self.calls.get(ours)?;
         let is_plain = match call.note {
@@ -80,7 +80,7 @@ impl Router {
     }
 
     /// A line of the child that was too long to be kept.
-    pub fn child_said_too_much(&mut self, length: u64, limit: usize, seen: &Skimmed, now: Moment) {
+    pub fn child_said_too_much(&mut self, length: u64, limit: usize, seen: &LineSummary, now: Moment) {
         let Some(id) = &seen.id else { return };
         let message = format!("of {length} bytes is longer than --max-line {limit} allows; it was skipped");
         if seen.is_response {

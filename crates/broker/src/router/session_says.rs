@@ -1,7 +1,8 @@
 //! What a session says.
 
 use nostray_rpc::{
-    Envelope, GlimpseAt, Id, Kind, Message, NotAMessage, Outcome, Skimmed, error, error_to, find, glance_at, read,
+    Envelope, Id, Kind, LineSummary, Message, NotAMessage, Outcome, QuickSpans, error, error_to, find,
+    quick_read_spans, read,
 };
 use nostray_supervise::Moment;
 
@@ -16,7 +17,7 @@ use super::{Effect, FromSession, INTERNAL, INVALID, PARSE, Router};
 /// The error of the language servers' protocol for a request that its client has cancelled.
 const CANCELLED: i64 = -32800;
 
-/// A line that is longer is not read through if a glance says what it is.
+/// A line that is longer is not read through if a quick read says what it is.
 const LONG: usize = 1024;
 
 /// A way to cancel a call.
@@ -57,7 +58,7 @@ impl Router {
     pub(super) fn session_says_clearly(&mut self, session_id: SessionId, text: &[u8], now: Moment) -> FromSession {
         if text.len() > LONG
             && !self.routes.is_used()
-            && let Some(GlimpseAt::Request { id, method, params }) = glance_at(text)
+            && let Some(QuickSpans::Request { id, method, params }) = quick_read_spans(text)
             && let Ok(method) = std::str::from_utf8(method)
         {
             self.speaks(session_id);
@@ -77,7 +78,7 @@ impl Router {
     }
 
     /// A line of a session that was too long to be kept.
-    pub fn session_said_too_much(&mut self, session_id: SessionId, length: u64, limit: usize, seen: &Skimmed) {
+    pub fn session_said_too_much(&mut self, session_id: SessionId, length: u64, limit: usize, seen: &LineSummary) {
         let Some(id) =
             seen.id.as_ref().filter(|_| self.sessions.get(session_id).is_some_and(|session| session.heard))
         else {

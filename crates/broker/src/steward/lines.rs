@@ -68,9 +68,9 @@ impl Steward {
                         send_elsewhere(attachment, variant, why, [text].into_iter());
                     }
                 },
-                Found::TooLong { length, skimmed } => {
+                Found::TooLong { length, summary } => {
                     let limit = self.keeper.config().max_line;
-                    self.router.session_said_too_much(session_id, length, limit, &skimmed);
+                    self.router.session_said_too_much(session_id, length, limit, &summary);
                 }
             }
             self.perform_routing();
@@ -199,8 +199,8 @@ impl Steward {
         while let Some(found) = lines.next_found() {
             let span = match found {
                 Found::Whole(span) => span,
-                Found::TooLong { length, skimmed } => {
-                    self.router.child_said_too_much(length, self.keeper.config().max_line, &skimmed, now);
+                Found::TooLong { length, summary } => {
+                    self.router.child_said_too_much(length, self.keeper.config().max_line, &summary, now);
                     self.keeper.log(&format!("longer than --max-line ({length} bytes)"), b"");
                     self.perform_routing();
                     continue;

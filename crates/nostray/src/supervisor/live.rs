@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use nostray_rpc::{Id, Line, Lines, Skimmed};
+use nostray_rpc::{Id, Line, LineSummary, Lines};
 use nostray_supervise::{Generation as Number, Lifecycle, SentLines};
 use nostray_sys::{Pidfd, stream};
 use serde_json::Value;
@@ -135,7 +135,7 @@ impl Incoming {
                 Message::Request { id, method, params } => Self::Request { id, method, params },
                 Message::Notification(notification) => Self::Notification(notification, text.len()),
             }),
-            Line::TooLong { length, skimmed: Skimmed { id: Some(id), method, is_response } } => match id {
+            Line::TooLong { length, summary: LineSummary { id: Some(id), method, is_response } } => match id {
                 Id::Int(id) if *is_response => {
                     let result = Err(CallError::TooLong { length: *length });
                     Some(Self::Answer { id: u64::try_from(*id).ok()?, result })

@@ -37,7 +37,7 @@ fn ordinary_messages_pass_as_they_came() {
     ] {
         passes(line);
     }
-    let deep = format!("{}{}", "[".repeat(MOST_DEPTH), "]".repeat(MOST_DEPTH));
+    let deep = format!("{}{}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH));
     assert_eq!(agreement().check(deep.as_bytes()), Ok(Agreed::AsItCame));
 }
 
@@ -146,7 +146,7 @@ fn what_is_not_json_for_every_reader_does_not_pass() {
         assert!(serde_json::from_str::<serde_json::Value>(line).is_err(), "{line:?}");
     }
     assert!(agreement().check(b"\"\xFF\"").is_err());
-    let deep = format!("{}{}", "[".repeat(MOST_DEPTH + 1), "]".repeat(MOST_DEPTH + 1));
+    let deep = format!("{}{}", "[".repeat(MAX_DEPTH + 1), "]".repeat(MAX_DEPTH + 1));
     assert_eq!(agreement().check(deep.as_bytes()), Err(Disagreement::TooDeep));
 }
 

@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 
 use nostray_rpc::{
-    Envelope, Found, Glimpse, GlimpseAt, Id, Kind, Line, Lines, Message, NotAMessage, Outcome, Skimmed, Skimmer,
-    find, glance, glance_at, read, with_id,
+    Envelope, Found, Id, Kind, Line, LineSummary, Lines, LongLineReader, Message, NotAMessage, Outcome,
+    QuickEnvelope, QuickSpans, find, quick_read, quick_read_spans, read, with_id,
 };
 use nostray_sys::random::Random;
 use serde_json::Value;
@@ -35,14 +35,14 @@ impl Dice {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Owned {
     Whole { text: Vec<u8>, raw: Vec<u8> },
-    TooLong { length: u64, skimmed: Skimmed },
+    TooLong { length: u64, summary: LineSummary },
 }
 
 impl From<Line<'_>> for Owned {
     fn from(line: Line<'_>) -> Self {
         match line {
             Line::Whole { text, raw } => Self::Whole { text: text.into(), raw: raw.into() },
-            Line::TooLong { length, skimmed } => Self::TooLong { length, skimmed },
+            Line::TooLong { length, summary } => Self::TooLong { length, summary },
         }
     }
 }
@@ -55,7 +55,7 @@ pub(crate) fn naive_lines(stream: &[u8], max_line: usize) -> Vec<Owned> {
             let text = raw.strip_suffix(b"\n").unwrap_or(raw);
             let text = text.strip_suffix(b"\r").unwrap_or(text);
             if text.len() > max_line {
-                Owned::TooLong { length: text.len() as u64, skimmed: skim(text, usize::MAX) }
+                Owned::TooLong { length: text.len() as u64, summary: summarize(text, usize::MAX) }
             } else {
                 Owned::Whole { text: text.into(), raw: raw.into() }
             }
@@ -143,16 +143,16 @@ fn runs(stream: &[u8], max_line: usize) {
     }
 }
 
-/// Feeds a line to a skimmer in pieces of this size.
-pub(crate) fn skim(line: &[u8], size: usize) -> Skimmed {
-    let mut skimmer = Skimmer::new();
-    line.chunks(size).for_each(|piece| skimmer.feed(piece));
-    skimmer.finish()
+/// Feeds a line to a `LongLineReader` in pieces of this size.
+pub(crate) fn summarize(line: &[u8], size: usize) -> LineSummary {
+    let mut reader = LongLineReader::new();
+    line.chunks(size).for_each(|piece| reader.feed(piece));
+    reader.finish()
 }
 
 /// For what is JSON, with no member twice and none that no SDK writes.
-fn a_glance_says_what_reading_says(line: &[u8]) {
-    let Some(seen) = glance(line) else { return };
+fn a_quick_read_says_what_read_says(line: &[u8]) {
+    let Some(seen) = quick_read(line) else { return };
     let Ok(Value::Object(members)) = serde_json::from_slice::<Value>(line) else { return };
     let known = ["jsonrpc", "id", "method", "params", "result"];
     let is_usual = members.keys().all(|key| known.contains(&key.as_str()))
@@ -163,25 +163,28 @@ fn a_glance_says_what_reading_says(line: &[u8]) {
     }
     match (seen, read(line)) {
         (
-            Glimpse::Request { id, method },
+            QuickEnvelope::Request { id, method },
             Ok(Message::One(Envelope { kind: Kind::Request { id: read, method: m, .. }, .. })),
         ) => {
             assert_eq!((id, method), (read.id(), m.as_bytes()));
         }
-        (Glimpse::Result { id }, Ok(Message::One(Envelope { kind: Kind::Response { id: Some(read), .. }, .. }))) => {
+        (
+            QuickEnvelope::Result { id },
+            Ok(Message::One(Envelope { kind: Kind::Response { id: Some(read), .. }, .. })),
+        ) => {
             assert_eq!(id, read.id());
         }
         (seen, read) => panic!("{seen:?}, but {read:?}"),
     }
-    match (glance_at(line), read(line)) {
+    match (quick_read_spans(line), read(line)) {
         (
-            Some(GlimpseAt::Request { id, method, params }),
+            Some(QuickSpans::Request { id, method, params }),
             Ok(Message::One(Envelope { kind: Kind::Request { id: read, method: m, params: p }, .. })),
         ) => {
             assert_eq!((&line[id], method, params.map(|at| &line[at])), (read.raw(), m.as_bytes(), p));
         }
         (
-            Some(GlimpseAt::Result { id, result }),
+            Some(QuickSpans::Result { id, result }),
             Ok(Message::One(Envelope {
                 kind: Kind::Response { id: Some(read), outcome: Outcome::Result(outcome) },
                 ..
@@ -194,10 +197,10 @@ fn a_glance_says_what_reading_says(line: &[u8]) {
     }
 }
 
-/// A line is read as serde_json reads it where that accepts it, as the skimmer sees it, and with another id it is the same
+/// A line is read as serde_json reads it where that accepts it, as `LongLineReader` sees it, and with another id it is the same
 /// message otherwise.
 pub(crate) fn envelope(line: &[u8]) {
-    a_glance_says_what_reading_says(line);
+    a_quick_read_says_what_read_says(line);
     let seen = read(line);
     if let Err(error) = &seen {
         assert!(!error.to_string().is_empty());
@@ -206,7 +209,7 @@ pub(crate) fn envelope(line: &[u8]) {
     if let Ok(value) = serde_json::from_slice::<Value>(line) {
         agrees_with(&seen, &value);
     }
-    skimmer_agrees(line, &seen);
+    long_line_reader_agrees(line, &seen);
     let envelopes = match &seen {
         Ok(Message::One(envelope)) => std::slice::from_ref(envelope),
         Ok(Message::Batch(envelopes)) => envelopes,
@@ -311,10 +314,10 @@ fn close(number: f64, value: &serde_json::Number) {
     assert!((number - value).abs() <= value.abs() * 1e-14, "{number} is not {value}");
 }
 
-fn skimmer_agrees(line: &[u8], seen: &Result<Message<'_>, NotAMessage>) {
-    let skimmed = skim(line, usize::MAX);
+fn long_line_reader_agrees(line: &[u8], seen: &Result<Message<'_>, NotAMessage>) {
+    let summary = summarize(line, usize::MAX);
     for size in [1, 7, 64, 1000] {
-        assert_eq!(skim(line, size), skimmed, "in pieces of {size}");
+        assert_eq!(summarize(line, size), summary, "in pieces of {size}");
     }
     match seen {
         Ok(Message::One(envelope)) => {
@@ -327,15 +330,15 @@ fn skimmer_agrees(line: &[u8], seen: &Result<Message<'_>, NotAMessage>) {
             let id = id.filter(|id| id.raw().len() <= 4096).map(|id| id.id());
             let method = method.filter(|_| raw_method <= 4096).map(Cow::to_string);
             let is_response = matches!(envelope.kind, Kind::Response { .. });
-            assert_eq!(skimmed, Skimmed { id, method, is_response });
+            assert_eq!(summary, LineSummary { id, method, is_response });
         }
         Err(NotAMessage::NotUtf8 { id, is_response }) => {
             let short = |id: &&Id| id.to_json().len() <= 600;
-            assert_eq!(skimmed.id.as_ref().filter(short), id.as_ref().filter(short));
-            assert_eq!(skimmed.is_response, *is_response);
+            assert_eq!(summary.id.as_ref().filter(short), id.as_ref().filter(short));
+            assert_eq!(summary.is_response, *is_response);
         }
         Ok(Message::Batch(_)) | Err(NotAMessage::Empty | NotAMessage::NotAnObject) => {
-            assert_eq!(skimmed, Skimmed::default());
+            assert_eq!(summary, LineSummary::default());
         }
         // A whole line is dropped for an id or a method that cannot be understood; of a line that is lost anyway, what can be
         // understood is told.

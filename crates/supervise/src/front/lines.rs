@@ -54,8 +54,8 @@ impl Front<'_> {
                         Verdict::Swallow | Verdict::Log(_) => {}
                     }
                 }
-                Found::TooLong { length, skimmed } => {
-                    self.session.host_said_too_much(length, self.keeper.config().max_line, &skimmed);
+                Found::TooLong { length, summary } => {
+                    self.session.host_said_too_much(length, self.keeper.config().max_line, &summary);
                     self.perform();
                 }
             }
@@ -143,8 +143,8 @@ impl Front<'_> {
                         Verdict::Log(why) => self.keeper.log(&why, lines.bytes(span.text)),
                     }
                 }
-                Found::TooLong { length, skimmed } => {
-                    self.session.child_said_too_much(length, self.keeper.config().max_line, &skimmed, now);
+                Found::TooLong { length, summary } => {
+                    self.session.child_said_too_much(length, self.keeper.config().max_line, &summary, now);
                     self.keeper.log(&format!("longer than --max-line ({length} bytes)"), b"");
                     self.perform();
                 }

@@ -1,7 +1,8 @@
 //! What the child says.
 
 use nostray_rpc::{
-    Envelope, Glimpse, Id, Kind, Message, NotAMessage, Outcome, Skimmed, error, find, glance, read, with_id,
+    Envelope, Id, Kind, LineSummary, Message, NotAMessage, Outcome, QuickEnvelope, error, find, quick_read, read,
+    with_id,
 };
 
 use super::host::{id_at, text_at};
@@ -42,8 +43,8 @@ impl Session {
         if !matches!(self.lifecycle.state(), State::Ready { .. }) || !self.gate.is_open() {
             return false;
         }
-        match glance(text) {
-            Some(Glimpse::Result { id })
+        match quick_read(text) {
+            Some(QuickEnvelope::Result { id })
                 if self.flights.is_plain(&id) && (text.is_ascii() || std::str::from_utf8(text).is_ok()) =>
             {
                 self.flights.answered(&id).is_some()
@@ -53,7 +54,7 @@ impl Session {
     }
 
     /// A line of the child that was too long to be kept.
-    pub fn child_said_too_much(&mut self, length: u64, limit: usize, seen: &Skimmed, now: Moment) {
+    pub fn child_said_too_much(&mut self, length: u64, limit: usize, seen: &LineSummary, now: Moment) {
         if let Some(id) = &seen.id {
             let message = format!("of {length} bytes is longer than --max-line {limit} allows; it was skipped");
             if seen.is_response {

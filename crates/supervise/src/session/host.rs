@@ -1,8 +1,8 @@
 //! What the host says.
 
 use nostray_rpc::{
-    Agreed, Envelope, Glimpse, Id, Kind, Message, NotAMessage, Skimmed, error, error_to, errors, find, glance, read,
-    with_id,
+    Agreed, Envelope, Id, Kind, LineSummary, Message, NotAMessage, QuickEnvelope, error, error_to, errors, find,
+    quick_read, read, with_id,
 };
 use serde_json::Value;
 
@@ -58,7 +58,7 @@ impl Session {
         if !self.gate.is_open() {
             return false;
         }
-        let Some(Glimpse::Request { id, method }) = glance(text) else { return false };
+        let Some(QuickEnvelope::Request { id, method }) = quick_read(text) else { return false };
         let is_plain = match self.protocol {
             Protocol::JsonRpc => true,
             Protocol::Mcp => self.memory.has_handshake() && !means_something(method),
@@ -71,7 +71,7 @@ impl Session {
     }
 
     /// A line of the host that was too long to be kept.
-    pub fn host_said_too_much(&mut self, length: u64, limit: usize, seen: &Skimmed) {
+    pub fn host_said_too_much(&mut self, length: u64, limit: usize, seen: &LineSummary) {
         let Some(id) = &seen.id else { return };
         let message = format!("of {length} bytes is longer than --max-line {limit} allows; it was skipped");
         if !seen.is_response {

@@ -1,6 +1,6 @@
 //! Batches, lines that are too long, and lines that are no messages.
 
-use nostray_rpc::{Id, Skimmed};
+use nostray_rpc::{Id, LineSummary};
 
 use super::*;
 
@@ -146,7 +146,7 @@ fn who_waits_for_an_answer_that_cannot_be_given_is_told() {
     let mut stage = Stage::shared();
     let ours = stage.calls(A, "1.0", "tools/call");
     let id = Id::Int(ours.as_i64().expect("ours"));
-    let seen = Skimmed { id: Some(id), method: None, is_response: true };
+    let seen = LineSummary { id: Some(id), method: None, is_response: true };
     stage.router.child_said_too_much(9, 8, &seen, stage.now);
     stage.perform();
     let heard = stage.hears_raw(A);
@@ -158,7 +158,7 @@ fn who_waits_for_an_answer_that_cannot_be_given_is_told() {
     assert_eq!(stage.hears(A)[0]["error"]["code"], -32603);
     assert!(!stage.router.is_busy(stage.now));
     // A question that is too long.
-    let seen = Skimmed { id: Some(Id::Int(3)), method: Some("x".to_owned()), is_response: false };
+    let seen = LineSummary { id: Some(Id::Int(3)), method: Some("x".to_owned()), is_response: false };
     stage.router.child_said_too_much(9, 8, &seen, stage.now);
     stage.perform();
     assert_eq!(stage.child()[0]["error"]["code"], -32600);
@@ -167,7 +167,7 @@ fn who_waits_for_an_answer_that_cannot_be_given_is_told() {
 #[test]
 fn a_call_that_is_too_long_is_answered() {
     let mut stage = Stage::shared();
-    let seen = Skimmed { id: Some(Id::Int(3)), method: Some("x".to_owned()), is_response: false };
+    let seen = LineSummary { id: Some(Id::Int(3)), method: Some("x".to_owned()), is_response: false };
     stage.router.session_said_too_much(A, 9, 8, &seen);
     stage.perform();
     assert_eq!((stage.hears(A)[0]["error"]["code"].clone(), stage.hears(B).len()), (json!(-32600), 0));

@@ -178,11 +178,11 @@ fn an_answer_that_is_too_long_or_no_text_is_an_error_for_the_child() {
     stage.calls(B, "1", "tools/call");
     asks(&mut stage, "5", "sampling/createMessage");
     asks(&mut stage, "6", "sampling/createMessage");
-    let skimmed = nostray_rpc::Skimmed { id: Some(nostray_rpc::Id::Int(5)), method: None, is_response: true };
-    stage.router.session_said_too_much(A, 9, 8, &skimmed);
+    let summary = nostray_rpc::LineSummary { id: Some(nostray_rpc::Id::Int(5)), method: None, is_response: true };
+    stage.router.session_said_too_much(A, 9, 8, &summary);
     stage.perform();
     assert!(stage.child().is_empty(), "it is not A who was asked");
-    stage.router.session_said_too_much(B, 9, 8, &skimmed);
+    stage.router.session_said_too_much(B, 9, 8, &summary);
     stage.perform();
     assert_eq!(refused(&mut stage), Some(-32603));
     stage.router.session_says(B, b"{\"jsonrpc\":\"2.0\",\"id\":6,\"result\":\"\xFF\"}", stage.now);

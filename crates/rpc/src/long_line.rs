@@ -6,7 +6,7 @@ use crate::scan::{Nest, Text, is_bare};
 
 /// What was seen of a line that was not kept. Nothing at all, if it was no message; nor is anything told of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Skimmed {
+pub struct LineSummary {
     /// Its id.
     pub id: Option<Id>,
     /// Its method.
@@ -16,7 +16,7 @@ pub struct Skimmed {
 }
 
 /// No id or method is so long in earnest, and what is kept of a line that is not kept must have an end.
-const LONGEST_TOKEN: usize = 4096;
+const MAX_TOKEN_LENGTH: usize = 4096;
 
 /// Looks at a line piece by piece and keeps its id and its method.
 ///
@@ -24,7 +24,7 @@ const LONGEST_TOKEN: usize = 4096;
 /// method of more than four kibibytes is not kept, and that one which cannot be understood does not keep the rest from being
 /// told: the line is lost anyway, and somebody may wait for it.
 #[derive(Debug, Default)]
-pub struct Skimmer {
+pub struct LongLineReader {
     state: State,
     key: Token,
     value: Token,
@@ -75,13 +75,13 @@ impl Token {
     }
 
     fn add(&mut self, piece: &[u8]) {
-        let room = LONGEST_TOKEN - self.bytes.len();
+        let room = MAX_TOKEN_LENGTH - self.bytes.len();
         self.cut |= piece.len() > room;
         self.bytes.extend_from_slice(&piece[..piece.len().min(room)]);
     }
 }
 
-impl Skimmer {
+impl LongLineReader {
     /// Before the first piece.
     #[must_use]
     pub fn new() -> Self {
@@ -194,9 +194,9 @@ impl Skimmer {
 
     /// The line has ended: what was seen of it.
     #[must_use]
-    pub fn finish(self) -> Skimmed {
+    pub fn finish(self) -> LineSummary {
         if !matches!(self.state, State::End) {
-            return Skimmed::default();
+            return LineSummary::default();
         }
         let seen = |seen: bool| seen.then_some(&b"null"[..]);
         let top = Top {
@@ -207,11 +207,11 @@ impl Skimmer {
             error: seen(self.error),
             ..Top::default()
         };
-        let mut skimmed = top.gist();
+        let mut summary = top.summary();
         // A number that was cut is still a number, but another one.
         if self.id.as_ref().is_some_and(|id| id.cut) {
-            skimmed.id = None;
+            summary.id = None;
         }
-        skimmed
+        summary
     }
 }

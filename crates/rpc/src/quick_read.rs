@@ -7,7 +7,7 @@ use crate::id::Id;
 
 /// What was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Glimpse<'a> {
+pub enum QuickEnvelope<'a> {
     /// A request.
     Request {
         /// Its id.
@@ -23,34 +23,34 @@ pub enum Glimpse<'a> {
 }
 
 /// An id that is longer is not looked for.
-const LONGEST_ID: usize = 256;
+const MAX_ID_LENGTH: usize = 256;
 
-/// Takes a glance at a line, given without its ending. `None` if it is laid out in another way: then it has to be
+/// Reads a line by its layout alone, given without its ending. `None` if it is laid out in another way: then it has to be
 /// [read](crate::read). Otherwise it is what `read` would say, if it is JSON at all and no member stands in it that no SDK writes;
 /// what stands in the middle is neither looked at nor vouched for.
 #[must_use]
-pub fn glance(line: &[u8]) -> Option<Glimpse<'_>> {
+pub fn quick_read(line: &[u8]) -> Option<QuickEnvelope<'_>> {
     let line = line.strip_suffix(b"}")?;
     // {"jsonrpc":"2.0","id":1,"method":"m","params":...} and {"jsonrpc":"2.0","id":1,"result":...}
     if let Some(rest) = line.strip_prefix(b"{\"jsonrpc\":\"2.0\",\"id\":") {
         let (id, rest) = id_at_the_head(rest)?;
         if rest.starts_with(b",\"result\":") {
-            return Some(Glimpse::Result { id });
+            return Some(QuickEnvelope::Result { id });
         }
-        return Some(Glimpse::Request { id, method: method(rest.strip_prefix(b",\"method\":")?)? });
+        return Some(QuickEnvelope::Request { id, method: method(rest.strip_prefix(b",\"method\":")?)? });
     }
     // {"result":...,"jsonrpc":"2.0","id":1} and {"method":"m","params":...,"jsonrpc":"2.0","id":1}. No value can end like that and
     // be followed by the end of the message: inside a text the quotes would be escaped, inside an object its own end would follow.
     if line.starts_with(b"{\"result\":") {
-        return Some(Glimpse::Result { id: id_at_the_tail(line)? });
+        return Some(QuickEnvelope::Result { id: id_at_the_tail(line)? });
     }
     let method = method(line.strip_prefix(b"{\"method\":")?)?;
-    Some(Glimpse::Request { id: id_at_the_tail(line)?, method })
+    Some(QuickEnvelope::Request { id: id_at_the_tail(line)?, method })
 }
 
 /// What was seen, and where it stands: for whoever puts another id in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GlimpseAt<'a> {
+pub enum QuickSpans<'a> {
     /// A request.
     Request {
         /// Where its id is.
@@ -69,10 +69,10 @@ pub enum GlimpseAt<'a> {
     },
 }
 
-/// Takes a [`glance`] that also says where things are. It is `None` in some cases more: when something stands between the members
+/// A [`quick_read`] that also says where things are. It is `None` in some cases more: when something stands between the members
 /// that say what the message is.
 #[must_use]
-pub fn glance_at(line: &[u8]) -> Option<GlimpseAt<'_>> {
+pub fn quick_read_spans(line: &[u8]) -> Option<QuickSpans<'_>> {
     const ID: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
     const RESULT: &[u8] = b"{\"result\":";
     let end = line.len().checked_sub(1)?;
@@ -81,18 +81,18 @@ pub fn glance_at(line: &[u8]) -> Option<GlimpseAt<'_>> {
         let id = ID.len()..ID.len() + plain_id_length(rest)?;
         let rest = &line[id.end..];
         if let Some(result) = rest.strip_prefix(b",\"result\":") {
-            return Some(GlimpseAt::Result { id, result: end - result.len()..end });
+            return Some(QuickSpans::Result { id, result: end - result.len()..end });
         }
         let (method, params) = call(rest.strip_prefix(b",\"method\":")?)?;
-        return Some(GlimpseAt::Request { id, method, params: params.map(|params| end - params.len()..end) });
+        return Some(QuickSpans::Request { id, method, params: params.map(|params| end - params.len()..end) });
     }
     let id = end - id_length_at_the_tail(line)?..end;
-    let body = &line[..id.start - BEFORE_THE_LAST.len()];
+    let body = &line[..id.start - BEFORE_LAST_ID.len()];
     if body.starts_with(RESULT) {
-        return Some(GlimpseAt::Result { id, result: RESULT.len()..body.len() });
+        return Some(QuickSpans::Result { id, result: RESULT.len()..body.len() });
     }
     let (method, params) = call(body.strip_prefix(b"{\"method\":")?)?;
-    Some(GlimpseAt::Request { id, method, params: params.map(|params| body.len() - params.len()..body.len()) })
+    Some(QuickSpans::Request { id, method, params: params.map(|params| body.len() - params.len()..body.len()) })
 }
 
 /// A method, and params up to the end, if there are any.
@@ -119,8 +119,8 @@ fn id_at_the_head(rest: &[u8]) -> Option<(Id, &[u8])> {
 
 fn id_end(rest: &[u8]) -> Option<usize> {
     match rest.first()? {
-        b'"' => rest[1..].iter().take(LONGEST_ID).position(|byte| *byte == b'"').map(|n| n + 2),
-        _ => rest.iter().take(LONGEST_ID).position(|byte| *byte == b','),
+        b'"' => rest[1..].iter().take(MAX_ID_LENGTH).position(|byte| *byte == b'"').map(|n| n + 2),
+        _ => rest.iter().take(MAX_ID_LENGTH).position(|byte| *byte == b','),
     }
 }
 
@@ -130,18 +130,18 @@ fn plain_id_length(rest: &[u8]) -> Option<usize> {
 }
 
 /// What stands before an id at the end.
-const BEFORE_THE_LAST: &[u8] = b",\"jsonrpc\":\"2.0\",\"id\":";
+const BEFORE_LAST_ID: &[u8] = b",\"jsonrpc\":\"2.0\",\"id\":";
 
 fn id_at_the_tail(line: &[u8]) -> Option<Id> {
     let (before, id) = line.split_at(line.len() - id_start(line)?);
-    before.ends_with(BEFORE_THE_LAST).then(|| plain_id(id))?
+    before.ends_with(BEFORE_LAST_ID).then(|| plain_id(id))?
 }
 
 /// How long the token is with which this ends.
 fn id_start(line: &[u8]) -> Option<usize> {
     match line.last()? {
-        b'"' => line[..line.len() - 1].iter().rev().take(LONGEST_ID).position(|byte| *byte == b'"').map(|n| n + 2),
-        _ => line.iter().rev().take(LONGEST_ID).position(|byte| *byte == b':'),
+        b'"' => line[..line.len() - 1].iter().rev().take(MAX_ID_LENGTH).position(|byte| *byte == b'"').map(|n| n + 2),
+        _ => line.iter().rev().take(MAX_ID_LENGTH).position(|byte| *byte == b':'),
     }
 }
 
@@ -149,7 +149,7 @@ fn id_start(line: &[u8]) -> Option<usize> {
 fn id_length_at_the_tail(line: &[u8]) -> Option<usize> {
     let length = id_start(line)?;
     let (before, id) = line.split_at(line.len() - length);
-    (before.ends_with(BEFORE_THE_LAST) && is_plain_id(id)).then_some(length)
+    (before.ends_with(BEFORE_LAST_ID) && is_plain_id(id)).then_some(length)
 }
 
 fn is_plain_id(token: &[u8]) -> bool {
@@ -182,8 +182,8 @@ mod tests {
     use super::*;
     use crate::{Envelope, Kind, Message, Outcome, read};
 
-    /// What `read` says, in the words of a glance.
-    fn read_as_glimpse(line: &[u8]) -> Option<(Id, Option<String>)> {
+    /// What `read` says, in the words of a quick read.
+    fn fully_read(line: &[u8]) -> Option<(Id, Option<String>)> {
         match read(line) {
             Ok(Message::One(Envelope { kind: Kind::Request { id, method, .. }, .. })) => {
                 Some((id.id(), Some(method.into_owned())))
@@ -194,19 +194,19 @@ mod tests {
     }
 
     fn seen(line: &[u8]) -> Option<(Id, Option<String>)> {
-        match glance(line)? {
-            Glimpse::Request { id, method } => Some((id, Some(String::from_utf8_lossy(method).into_owned()))),
-            Glimpse::Result { id } => Some((id, None)),
+        match quick_read(line)? {
+            QuickEnvelope::Request { id, method } => Some((id, Some(String::from_utf8_lossy(method).into_owned()))),
+            QuickEnvelope::Result { id } => Some((id, None)),
         }
     }
 
-    /// The id, the method, and the params or the result: by where a glance saw them.
+    /// The id, the method, and the params or the result: by where a quick read saw them.
     fn places_seen(line: &str) -> Option<(&str, Option<&str>, Option<&str>)> {
-        match glance_at(line.as_bytes())? {
-            GlimpseAt::Request { id, method, params } => {
+        match quick_read_spans(line.as_bytes())? {
+            QuickSpans::Request { id, method, params } => {
                 Some((&line[id], std::str::from_utf8(method).ok(), params.map(|at| &line[at])))
             }
-            GlimpseAt::Result { id, result } => Some((&line[id], None, Some(&line[result]))),
+            QuickSpans::Result { id, result } => Some((&line[id], None, Some(&line[result]))),
         }
     }
 
@@ -239,7 +239,7 @@ mod tests {
     ];
 
     #[test]
-    fn in_the_layouts_of_the_sdks_a_glance_says_what_reading_says() {
+    fn in_the_layouts_of_the_sdks_a_quick_read_says_what_read_says() {
         for id in IDS {
             for body in BODIES {
                 for line in [
@@ -252,7 +252,7 @@ mod tests {
                 ] {
                     let seen = seen(line.as_bytes());
                     assert!(seen.is_some(), "{line}");
-                    assert_eq!(seen, read_as_glimpse(line.as_bytes()), "{line}");
+                    assert_eq!(seen, fully_read(line.as_bytes()), "{line}");
                     assert_eq!(places_seen(&line), places_read(&line), "{line}");
                 }
             }
@@ -284,14 +284,14 @@ mod tests {
             r#"{"result":{"jsonrpc":"2.0","id":1}}"#,
             r#"{"result":1,"x":{},"jsonrpc":"2.0","id":{"a":1}}"#,
         ] {
-            assert_eq!(glance(line.as_bytes()), None, "{line}");
-            assert_eq!(glance_at(line.as_bytes()), None, "{line}");
+            assert_eq!(quick_read(line.as_bytes()), None, "{line}");
+            assert_eq!(quick_read_spans(line.as_bytes()), None, "{line}");
         }
         for line in [
             r#"{"jsonrpc":"2.0","id":1,"method":"m","x":1,"params":{}}"#,
             r#"{"method":"m","x":1,"params":{},"jsonrpc":"2.0","id":1}"#,
         ] {
-            assert_eq!(glance_at(line.as_bytes()), None, "{line}");
+            assert_eq!(quick_read_spans(line.as_bytes()), None, "{line}");
         }
     }
 }
