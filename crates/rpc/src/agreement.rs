@@ -1,10 +1,10 @@
-//! Whether every reader of a line understands the same message.
+//! Checks that every JSON reader understands a line as the same message.
 //!
-//! Between sessions that share a child, a line is passed on as the bytes it came in only if no reader can disagree with ours about
+//! Between sessions that share a child, the router passes a line on byte for byte only if no reader can disagree with ours about
 //! it. Readers differ in four ways. Of two members with one name, some take the first and some the last. Some take `ID` or
-//! `"\u0069d"` for `id`, or end a name at a NUL. Some end a line at CR, U+0085, U+2028 or U+2029. Some read a stream of values and
-//! not of lines, and never recover from one that is broken. So the whole line is checked against the grammar of RFC 8259, and the
-//! names that decide where a message goes must stand there once, in plain letters.
+//! `"\u0069d"` for `id`, or end a name at a NUL. Some end a line at CR, U+0085, U+2028 or U+2029. Some read a stream of values
+//! instead of lines, and never recover from an invalid value. So the whole line is checked against the grammar of RFC 8259, and each
+//! name that decides where a message goes must occur once at most, in plain letters.
 
 use std::sync::LazyLock;
 
@@ -17,21 +17,21 @@ use crate::reply::{error, error_to, errors};
 use crate::scan::{NotAString, strict_string};
 use crate::text::unescape;
 
-/// Deeper than any message that is meant, and less deep than where readers give up (serde_json at 128, jiter at 200).
+/// Deeper than any real message, and less deep than the limits of readers (serde_json: 128, jiter: 200).
 const MAX_DEPTH: usize = 120;
-/// Only objects that lie less deep than this can hold a name that decides.
+/// Only objects at a smaller depth can hold a deciding name.
 const DECIDING_DEPTH: usize = 16;
 
-/// What U+2028 and U+2029 begin with.
+/// The first two bytes of U+2028 and U+2029.
 static SEPARATOR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\xE2\x80"));
 static NEXT_LINE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\u{85}"));
 
 /// The names that decide where a message goes, by the objects in which they stand.
 #[derive(Debug, Clone)]
 pub struct Agreement {
-    /// The first one is the message itself.
+    /// The first entry is the message itself.
     objects: Vec<Object>,
-    /// NaN and the infinities, which are no JSON, but which Python writes and reads.
+    /// Accepts NaN and the infinities. They are not JSON, but Python writes and reads them.
     allows_nan: bool,
 }
 
@@ -45,34 +45,34 @@ struct Object {
 struct Name {
     name: Box<str>,
     folded: Box<str>,
-    /// What stands in its value, if that is an object: an index into [`Agreement::objects`].
+    /// The deciding names in its value, if that is an object: an index into [`Agreement::objects`].
     object: usize,
 }
 
-/// How a line can be passed on.
+/// How the router can pass a line on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Agreed {
     /// As it came.
     AsItCame,
-    /// Like this: the same JSON without the characters at which some readers end a line.
+    /// As these bytes: the same JSON without the characters at which some readers end a line.
     Rewritten(Vec<u8>),
 }
 
-/// Why a line cannot be passed on.
+/// Why the router cannot pass a line on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Disagreement {
     /// It breaks the grammar.
     #[error("it is not JSON: {0}")]
     NotJson(&'static str),
-    /// A name that decides stands twice.
+    /// A deciding name occurs twice.
     #[error("its member {0:?} stands twice")]
     Twice(Box<str>),
-    /// Some readers take a name for one that decides.
+    /// Some readers take a name for a deciding name.
     #[error("some readers take its member {found:?} for {name:?}")]
     LookAlike {
-        /// As it stands there, without its quotes.
+        /// The name in the line, without its quotes.
         found: Box<str>,
-        /// The name that decides.
+        /// The deciding name.
         name: Box<str>,
     },
     /// It is nested too deep.
@@ -80,19 +80,19 @@ pub enum Disagreement {
     TooDeep,
 }
 
-/// What becomes of a line that is not passed on.
+/// What the router does with a line that it does not pass on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is answered with this line: each of its requests once, under the id that [`read`] finds.
+    /// Answers with this line, which has one error for each request, under the id that [`read`] finds.
     Answer(Vec<u8>),
-    /// It was the answer to this id, and is lost.
+    /// The line is the response to this id, and is lost.
     LostAnswer(Id),
-    /// It was no message.
+    /// The line is not a message.
     NoMessage(NotAMessage),
 }
 
 impl Disagreement {
-    /// The code of a JSON-RPC error that says so.
+    /// The JSON-RPC error code.
     #[must_use]
     pub fn code(&self) -> i64 {
         match self {
@@ -101,7 +101,7 @@ impl Disagreement {
         }
     }
 
-    /// What to say to the sender of the line.
+    /// The reply to the sender of the line.
     #[must_use]
     pub fn refuse(&self, line: &[u8]) -> Refusal {
         let message = format!("this message was not passed on: {self}");
@@ -117,7 +117,7 @@ impl Disagreement {
                 ids
             }
             Ok(Message::One(envelope)) => envelope.request_id().into_iter().collect(),
-            // It is broken somewhere inside, but a quick read takes it for a request by how it begins or ends.
+            // The line is not valid JSON, but it begins or ends like a request.
             Err(not) => match quick_read(line) {
                 Some(QuickEnvelope::Request { id, .. }) => vec![id],
                 _ => return Refusal::NoMessage(not),
@@ -131,7 +131,7 @@ impl Disagreement {
 }
 
 impl Agreement {
-    /// About the members that these paths lead to, from the message down.
+    /// Each path leads from the message to a member that decides where the message goes.
     ///
     /// # Panics
     /// If a path is longer than fourteen names.
@@ -158,7 +158,7 @@ impl Agreement {
         agreement
     }
 
-    /// The same, with NaN and the infinities taken for numbers.
+    /// Also accepts NaN and the infinities as numbers.
     #[must_use]
     pub fn with_nan(self) -> Self {
         Self { allows_nan: true, ..self }
@@ -184,7 +184,7 @@ fn has_separators(line: &[u8]) -> bool {
     SEPARATOR.find_iter(line).any(separates) || NEXT_LINE.find(line).is_some()
 }
 
-/// Outside of strings a CR is whitespace, and inside there is none; the others can only be inside.
+/// A CR occurs only outside of strings, where it is whitespace. The other line ends occur only inside of strings, and are escaped.
 fn without_line_ends(line: &[u8]) -> Vec<u8> {
     let mut new = Vec::with_capacity(line.len() + 16);
     let mut rest = line;
@@ -204,13 +204,13 @@ fn without_line_ends(line: &[u8]) -> Vec<u8> {
     new
 }
 
-/// What a name becomes for the readers that take most for the same: they ignore case, in more alphabets than one, and end at a NUL.
+/// Maps a name as the most lenient readers do: they ignore case, also beyond ASCII, and end a name at a NUL.
 fn fold(name: &str) -> String {
     let before_nul = name.split('\0').next().unwrap_or_default();
     before_nul.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }
 
-/// Goes through one line.
+/// The state of a check of one line.
 struct Check<'a> {
     agreement: &'a Agreement,
     line: &'a [u8],
@@ -224,7 +224,7 @@ struct Stack {
     depth: usize,
     /// One bit a level: whether it is an object.
     is_object: [u64; MAX_DEPTH.div_ceil(64)],
-    /// The deciding names of the outermost ones, and which of them have been seen.
+    /// The deciding names of the outermost objects, and which of them have occurred.
     names: [Option<(usize, u64)>; DECIDING_DEPTH],
 }
 
@@ -265,7 +265,7 @@ type Checked<T = ()> = Result<T, Disagreement>;
 impl Check<'_> {
     fn document(&mut self) -> Checked {
         self.space();
-        // A list is a batch, and each of its messages is one.
+        // An outermost list is a batch, and each of its items is a message.
         let is_batch = self.peek() == Some(b'[');
         let mut object = Some(0);
         loop {
@@ -343,7 +343,7 @@ impl Check<'_> {
         }
     }
 
-    /// A name and its colon. Says which names decide in its value.
+    /// Reads a name and its colon. Returns the deciding names of its value.
     fn key(&mut self) -> Checked<Option<usize>> {
         if self.peek() != Some(b'"') {
             return Err(Disagreement::NotJson("a member has no name"));
@@ -363,7 +363,7 @@ impl Check<'_> {
         }
     }
 
-    /// A string. Says whether it has no escapes.
+    /// Reads a string. Returns whether it is free of escapes.
     #[inline]
     fn string(&mut self) -> Checked<bool> {
         let string = strict_string(self.line, self.at + 1).map_err(|why| {
@@ -377,7 +377,7 @@ impl Check<'_> {
         Ok(!string.has_escapes)
     }
 
-    /// A number, or a word.
+    /// Reads a number, or a word.
     fn bare(&mut self) -> Checked {
         let rest = &self.line[self.at..];
         let words: &[&[u8]] = match self.agreement.allows_nan {
@@ -393,7 +393,7 @@ impl Check<'_> {
     }
 }
 
-/// Looks at one name, given with its quotes, where some decide. Says which decide in its value.
+/// Checks one name, given with its quotes, in an object with deciding names. Returns the deciding names of its value.
 fn decides(names: &[Name], key: &[u8], is_plain: bool, seen: &mut u64) -> Checked<Option<usize>> {
     let inside = &key[1..key.len() - 1];
     if let Some(index) = names.iter().position(|name| name.name.as_bytes() == inside) {
@@ -417,7 +417,7 @@ fn decides(names: &[Name], key: &[u8], is_plain: bool, seen: &mut u64) -> Checke
     }
 }
 
-/// How long the number is with which this begins.
+/// The length of the number at the start of `text`.
 fn number_length(text: &[u8]) -> Option<usize> {
     let digits = |from: usize| text[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let mut at = usize::from(text.first() == Some(&b'-'));

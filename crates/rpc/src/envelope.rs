@@ -1,4 +1,4 @@
-//! What a line is, without parsing what is inside.
+//! Classifies a line as a message, without parsing params, result and error.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -9,84 +9,84 @@ use crate::members::visit;
 use crate::scan::after_space;
 use crate::text::unescape;
 
-/// What one line says.
+/// The content of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
     /// One message.
     One(Envelope<'a>),
-    /// Several in a list. There is at least one.
+    /// Several messages in a list. There is at least one.
     Batch(Vec<Envelope<'a>>),
 }
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope<'a> {
-    /// All of it, as it came.
+    /// The whole message, as it came.
     pub text: &'a [u8],
     /// What it is.
     pub kind: Kind<'a>,
-    /// Where its id is in the text, also when that is null.
+    /// Where its id is in the text, also when the id is null.
     id: Option<Range<usize>>,
 }
 
 /// What a message is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind<'a> {
-    /// Wants an answer.
+    /// Expects a response.
     Request {
-        /// What the answer will carry.
+        /// The response carries the same id.
         id: IdToken<'a>,
-        /// What is asked for.
+        /// The method to call.
         method: Cow<'a, str>,
         /// The JSON as it came.
         params: Option<&'a [u8]>,
     },
-    /// Wants none. (A request whose id is null is one too: nobody could tell whose the answer is.)
+    /// Expects no response. A request with a null id is a notification too: its sender could not match a response to it.
     Notification {
-        /// What it tells.
+        /// The method to notify.
         method: Cow<'a, str>,
         /// The JSON as it came.
         params: Option<&'a [u8]>,
     },
-    /// An answer.
+    /// A response.
     Response {
-        /// Of the request that it answers; none if that could not be read, which is written as null.
+        /// The id of the request. `None` for null: the sender of the response could not read the request's id.
         id: Option<IdToken<'a>>,
-        /// How it went.
+        /// The result, or the error.
         outcome: Outcome<'a>,
     },
 }
 
-/// How a request went: the JSON as it came.
+/// The outcome of a request: the JSON as it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
-    /// Well.
+    /// The request succeeded.
     Result(&'a [u8]),
-    /// Not well.
+    /// The request failed.
     Error(&'a [u8]),
 }
 
-/// Why a line is not a message. Its words are for a log.
+/// Why a line is not a message. The text is for a log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAMessage {
-    /// Nothing, or whitespace.
+    /// Empty, or only whitespace.
     #[error("a blank line")]
     Empty,
-    /// Text, null, a number, a list that is no batch: what programs print when they take stdout for a log.
+    /// Text, null, a number, or a list that is not a batch. Programs that log to stdout print such lines.
     #[error("not a JSON object")]
     NotAnObject,
-    /// Begins like a message, but is cut off, not balanced, or followed by something else.
+    /// Begins like a message, but is truncated, unbalanced, or followed by more text.
     #[error("broken JSON")]
     Broken,
-    /// An object, but of another kind.
+    /// An object that is not JSON-RPC 2.0.
     #[error("a JSON object, but no JSON-RPC message")]
     NotJsonRpc,
-    /// Not text.
+    /// Not UTF-8.
     #[error("not UTF-8{}", .id.as_ref().map(|id| format!(" (id {id})")).unwrap_or_default())]
     NotUtf8 {
-        /// The id, if one could be read nevertheless: whoever waits for the answer can be told.
+        /// The id, if it is readable. The session that waits for the response gets an error for it.
         id: Option<Id>,
-        /// Whether it is an answer, and not a request.
+        /// Whether the line is a response, and not a request.
         is_response: bool,
     },
 }
@@ -94,10 +94,10 @@ pub enum NotAMessage {
 /// Reads one line, given without its ending.
 ///
 /// A message is an object with `"jsonrpc": "2.0"` and either a method, or an id with a result or an error. Members may stand in
-/// any order; of two with the same name the last one counts, as it does for JavaScript and Python. What is inside params,
-/// result and error has to be balanced, and that is all.
+/// any order. Of two members with the same name the last one counts, as in JavaScript and Python. The brackets in params, result and
+/// error have to be balanced; nothing else in them is checked.
 pub fn read(line: &[u8]) -> Result<Message<'_>, NotAMessage> {
-    // Most lines are ASCII, which is quicker to see.
+    // Most lines are ASCII, and that check is faster.
     if !line.is_ascii() && std::str::from_utf8(line).is_err() {
         let LineSummary { id, is_response, .. } = summary(line);
         return Err(NotAMessage::NotUtf8 { id, is_response });
@@ -110,12 +110,12 @@ pub fn read(line: &[u8]) -> Result<Message<'_>, NotAMessage> {
             Ok(Message::One(Envelope::of(line, start..end, top)?))
         }
         Some(b'[') => batch(line, start).map(Message::Batch),
-        // A byte order mark ends here too: RFC 8259 forbids to write one, and it is never part of a line's JSON.
+        // This includes a byte order mark: RFC 8259 forbids to write one, and it is never part of a line's JSON.
         Some(_) => Err(NotAMessage::NotAnObject),
     }
 }
 
-/// The object that opens here, if nothing comes after it.
+/// The object that opens at `open`, if only whitespace comes after it.
 fn whole(line: &[u8], open: usize) -> Option<(Top<'_>, usize)> {
     Top::of(line, open).filter(|(_, end)| after_space(line, *end) == line.len())
 }
@@ -140,7 +140,7 @@ fn batch(line: &[u8], open: usize) -> Result<Vec<Envelope<'_>>, NotAMessage> {
     }
 }
 
-/// What can be told of a line that is not text everywhere.
+/// What is readable of a line that is not UTF-8.
 fn summary(line: &[u8]) -> LineSummary {
     let start = after_space(line, 0);
     let object = if line.get(start) == Some(&b'{') { whole(line, start) } else { None };
@@ -164,8 +164,8 @@ impl<'a> Envelope<'a> {
         }
     }
 
-    /// What comes before its id and what comes after: with another id between them it is the same message otherwise, and
-    /// nothing of it had to be copied. None when there is no id, as in a notification.
+    /// The bytes before its id and the bytes after it. With another id between them it is the same message otherwise, and the
+    /// caller copies nothing. `None` when there is no id, as in a notification.
     #[must_use]
     pub fn around_id(&self) -> Option<(&'a [u8], &'a [u8])> {
         if let Kind::Notification { .. } = self.kind {
@@ -176,7 +176,7 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// The members that say what a message is: the JSON of each, as it came.
+/// The members that classify a message: the JSON of each, as it came.
 #[derive(Debug, Default)]
 pub(crate) struct Top<'a> {
     pub(crate) jsonrpc: Option<&'a [u8]>,
@@ -189,7 +189,7 @@ pub(crate) struct Top<'a> {
     pub(crate) id_at: Option<Range<usize>>,
 }
 
-/// A member that says what a message is.
+/// A member that classifies a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
     Jsonrpc,
@@ -201,7 +201,7 @@ pub(crate) enum Name {
 }
 
 impl Name {
-    /// Which one a key is, given with its quotes.
+    /// The member that a key, given with its quotes, names.
     #[inline]
     pub(crate) fn of(key: &[u8]) -> Option<Self> {
         match Self::plain(&key[1..key.len() - 1]) {
@@ -248,7 +248,7 @@ impl<'a> Top<'a> {
             .is_some_and(|version| version == b"\"2.0\"" || unescape(version).is_some_and(|text| text == "2.0"))
     }
 
-    /// The method, if it is a text.
+    /// The method, if it is a string.
     fn method(&self) -> Option<&'a [u8]> {
         self.method.filter(|method| method.starts_with(b"\""))
     }
@@ -274,7 +274,7 @@ impl<'a> Top<'a> {
                 None => Kind::Notification { method, params },
             });
         }
-        // Version 1 had both, and one of them was null; there are servers that still write it so.
+        // JSON-RPC 1 has both members, and one of them is null. Some servers still write both.
         let outcome = match (self.result, self.error) {
             (Some(result), None | Some(b"null")) => Outcome::Result(result),
             (_, Some(error)) => Outcome::Error(error),
@@ -286,7 +286,7 @@ impl<'a> Top<'a> {
         Ok(Kind::Response { id, outcome })
     }
 
-    /// The same for a message of which not everything may be readable: what is.
+    /// Like `kind`, for a message that may be readable only in part.
     pub(crate) fn summary(&self) -> LineSummary {
         let is_request = self.method().is_some();
         let is_response = !is_request && self.id.is_some() && (self.result.is_some() || self.error.is_some());

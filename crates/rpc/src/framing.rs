@@ -1,8 +1,8 @@
-//! Cuts a stream of bytes into lines.
+//! Splits a stream of bytes into lines.
 //!
-//! 0x0A ends a line and nothing else does: U+2028 is data, and so is a 0x0D that no 0x0A follows. Bytes are read straight into
-//! the buffer and lines are borrowed from it. What was searched is not searched again, and what is left of an unfinished line
-//! is moved to the front only when there is no room behind it.
+//! Only 0x0A ends a line: U+2028 is data, and so is a 0x0D without a 0x0A after it. The caller reads bytes straight into the buffer
+//! and borrows lines from it. No byte is searched twice. An unfinished line moves to the front of the buffer only when there is
+//! too little room behind it.
 
 use std::ops::Range;
 
@@ -10,23 +10,23 @@ use memchr::memchr;
 
 use crate::long_line::{LineSummary, LongLineReader};
 
-/// What a pipe holds: more cannot come at once.
+/// The default capacity of a pipe: one read cannot return more.
 const BUFFER_SIZE: usize = 64 << 10;
-/// With less room than this behind an unfinished line, reading would be done in crumbs.
+/// Room behind an unfinished line. With less, reads would become small and many.
 const MIN_READ: usize = 16 << 10;
-/// More than this is never asked for at once: it is what a pipe can be made to hold.
+/// The buffer grows by at most this much at once. It is the largest capacity that an unprivileged process can give a pipe.
 const MAX_READ: usize = 1 << 20;
 
 /// The lines of a stream.
 #[derive(Debug)]
 pub struct Lines {
     buffer: Vec<u8>,
-    /// The bytes that are held are those from `start` to `end`; there is no 0x0A before `searched`.
+    /// The buffer holds the bytes `start..end`; there is no 0x0A in `start..searched`.
     start: usize,
     searched: usize,
     end: usize,
     max_line: usize,
-    /// The line that is going by, if it is too long to be kept.
+    /// The line that is being discarded because it is too long.
     oversized: Option<Oversized>,
 }
 
@@ -40,38 +40,38 @@ struct Oversized {
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line<'a> {
-    /// One that was kept.
+    /// A line within the limit.
     Whole {
         /// Without its ending.
         text: &'a [u8],
         /// As it came, including its ending.
         raw: &'a [u8],
     },
-    /// One that was too long, and not kept.
+    /// A line above the limit, which was discarded.
     TooLong {
-        /// How long it was, in bytes, without its ending.
+        /// Its length in bytes, without its ending.
         length: u64,
-        /// What was seen of it.
+        /// What is known of it.
         summary: LineSummary,
     },
 }
 
-/// One line, by where it is.
+/// One line, by its place in the buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// One that was kept.
+    /// A line within the limit.
     Whole(Span),
-    /// One that was too long, and not kept.
+    /// A line above the limit, which was discarded.
     TooLong {
-        /// How long it was, in bytes, without its ending.
+        /// Its length in bytes, without its ending.
         length: u64,
-        /// What was seen of it.
+        /// What is known of it.
         summary: LineSummary,
     },
 }
 
-/// Where a line is in the buffer, until [`Lines::space`] is called. The next line begins where this one's `raw` ends, so a run
-/// of lines is one range, which [`Lines::bytes`] turns into bytes.
+/// Where a line is in the buffer. Valid until the next call of [`Lines::space`]. The next line begins where this one's `raw` ends,
+/// so several lines in a row are one range for [`Lines::bytes`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Without its ending.
@@ -81,18 +81,18 @@ pub struct Span {
 }
 
 impl Lines {
-    /// Lines of up to so many bytes, endings not counted, are kept.
+    /// Returns lines of up to `max_line` bytes, without their endings, and discards longer ones.
     #[must_use]
     pub fn new(max_line: usize) -> Self {
         Self { buffer: Vec::new(), start: 0, searched: 0, end: 0, max_line, oversized: None }
     }
 
-    /// Room to read into: 16 KiB at least, usually nearly 64, and more while a long line is being collected.
+    /// Returns room to read into: at least 16 KiB, usually nearly 64 KiB, and more while a long line is incomplete.
     ///
-    /// Take all lines before asking for it: what is not taken is kept and has to be moved.
+    /// Take all lines first: lines that are not taken may have to be moved.
     pub fn space(&mut self) -> &mut [u8] {
         if self.buffer.is_empty() {
-            // Unlike what is resized, this is not touched before it is used.
+            // Unlike `resize`, this maps zero pages and touches none of them.
             self.buffer = vec![0; BUFFER_SIZE];
         }
         let held = self.len();
@@ -102,33 +102,33 @@ impl Lines {
             (self.start, self.end) = (0, held);
         }
         if self.buffer.len() - self.end < MIN_READ {
-            // A vector doubles what it reserves, so a long line costs in proportion to its length; only what is about to be
-            // filled is zeroed, so that no page is touched in vain.
+            // A vector doubles its capacity, so the cost of a long line is proportional to its length. Only the bytes that the
+            // next read may fill are zeroed, so no page is touched in vain.
             self.buffer.resize(self.end + held.clamp(BUFFER_SIZE, MAX_READ), 0);
         }
         &mut self.buffer[self.end..]
     }
 
-    /// Whether it holds more memory than usual, since a long line came by.
+    /// Whether the buffer is larger than usual, because of a long line.
     #[must_use]
     pub fn is_large(&self) -> bool {
         self.buffer.capacity() > BUFFER_SIZE
     }
 
-    /// Gives back what long lines have needed, as far as it is not needed now. For a quiet moment: the next one would have to
-    /// get it again.
+    /// Shrinks the buffer to its usual size, or to the bytes that it holds. Call it when the stream is idle: the next long line
+    /// allocates again.
     pub fn tidy(&mut self) {
         let held = self.len();
         self.buffer.copy_within(self.start..self.end, 0);
         self.searched -= self.start;
         (self.start, self.end) = (0, held);
-        // What is not there takes no memory, and the next buffer takes only what is read into it.
+        // An empty buffer is freed. The next one takes only the pages that are read into.
         self.buffer.truncate(if held == 0 { 0 } else { BUFFER_SIZE.max(held) });
         self.buffer.shrink_to_fit();
     }
 
-    /// Hands over the buffer itself, in which ranges that were found before stay valid, instead of copies of them, and goes on
-    /// in another one: best in one that was handed over before, since that is as large as needed.
+    /// Hands over the buffer, and continues in `instead`. Ranges that were found before stay valid in the returned buffer, so the
+    /// caller need not copy the lines. Pass a buffer that was handed over before: it has the right size.
     pub fn hand_over(&mut self, instead: Vec<u8>) -> Vec<u8> {
         let given = std::mem::replace(&mut self.buffer, instead);
         let held = self.start..self.end;
@@ -141,14 +141,14 @@ impl Lines {
         given
     }
 
-    /// Reads into this buffer instead of one of its own, unless it has one.
+    /// Uses `room` as the buffer, unless it has a buffer of its own.
     pub fn borrow_room(&mut self, room: &mut Vec<u8>) {
         if self.buffer.is_empty() {
             self.buffer = std::mem::take(room);
         }
     }
 
-    /// Gives the buffer away if nothing is held, so that others can read into it meanwhile.
+    /// Returns the buffer to `room` if it holds no bytes, so that other streams can use it.
     pub fn return_room(&mut self, room: &mut Vec<u8>) {
         if self.is_empty() {
             let own = std::mem::take(&mut self.buffer);
@@ -159,22 +159,22 @@ impl Lines {
         }
     }
 
-    /// So many bytes of the space were filled.
+    /// Tells that the caller has read `count` bytes into the space.
     ///
     /// # Panics
-    /// If that is more than there was.
+    /// If the space is smaller than that.
     pub fn filled(&mut self, count: usize) {
         assert!(count <= self.buffer.len() - self.end, "more was read than there is room for");
         self.end += count;
     }
 
-    /// How many bytes are held: of lines that were not taken yet, and of one that is not finished.
+    /// The number of bytes in the buffer: of lines that were not taken yet, and of an unfinished line.
     #[must_use]
     pub fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// Whether none are.
+    /// Whether the buffer holds no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -185,7 +185,7 @@ impl Lines {
         self.next_found().map(|found| self.line(found))
     }
 
-    /// At the end of the stream: what came after the last 0x0A, if anything.
+    /// At the end of the stream: the bytes after the last 0x0A, if there are any.
     pub fn rest(&mut self) -> Option<Line<'_>> {
         self.rest_found().map(|found| self.line(found))
     }
@@ -200,13 +200,13 @@ impl Lines {
     /// The bytes of a [`Span`], or of several that follow each other.
     ///
     /// # Panics
-    /// May do so if the range is from before the last call of [`Lines::space`].
+    /// May panic if the range is from before the last call of [`Lines::space`].
     #[must_use]
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.buffer[range]
     }
 
-    /// The next complete line, by where it is.
+    /// The next complete line, by its place in the buffer.
     pub fn next_found(&mut self) -> Option<Found> {
         match memchr(b'\n', &self.buffer[self.searched..self.end]) {
             Some(at) => {
@@ -215,7 +215,7 @@ impl Lines {
             }
             None => {
                 self.searched = self.end;
-                // One byte over may still be the 0x0D of the ending.
+                // One byte above the limit may still be the 0x0D of the ending.
                 if self.oversized.is_some() || self.len() > self.max_line.saturating_add(1) {
                     self.discard(self.end);
                     self.start = self.end;
@@ -225,12 +225,12 @@ impl Lines {
         }
     }
 
-    /// At the end of the stream: what came after the last 0x0A, by where it is.
+    /// At the end of the stream: the bytes after the last 0x0A, by their place in the buffer.
     pub fn rest_found(&mut self) -> Option<Found> {
         (self.oversized.is_some() || !self.is_empty()).then(|| self.take(self.end, self.end))
     }
 
-    /// Takes the line whose text ends here and whose ending ends there.
+    /// Takes the line whose text ends at `text_end` and whose ending ends at `raw_end`.
     fn take(&mut self, text_end: usize, raw_end: usize) -> Found {
         let raw = self.start..raw_end;
         let mut text = self.start..text_end;
@@ -250,7 +250,7 @@ impl Lines {
         found
     }
 
-    /// Lets what is held up to here go by.
+    /// Feeds the bytes up to `end` to the reader of long lines.
     fn discard(&mut self, end: usize) {
         let piece = &self.buffer[self.start..end];
         let oversized = self.oversized.get_or_insert_default();
@@ -321,7 +321,7 @@ mod tests {
                 assert_eq!(got.is_some(), round != 1);
                 assert_eq!(got.is_some_and(|line| line.contains(&format!("{:?}", b"{\"b\":2}"))), round == 2);
                 lines.return_room(&mut room);
-                // The first one holds a half, and keeps the buffer that it is in.
+                // A stream with half a line keeps its buffer.
                 assert_eq!(lines.buffer.len(), if round == 1 { BUFFER_SIZE } else { 0 }, "{round} {number}");
             }
         }

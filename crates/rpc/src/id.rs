@@ -1,24 +1,23 @@
-//! Ids of requests: numbers or texts, which keep their type.
+//! Ids of requests: numbers or strings, which keep their type.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::text::{escape, unescape};
 
-/// The id of a request, in a form in which equal ids are equal: 1, 1.0 and 1e0 are one id, "\u0041" and "A" are, 1 and "1"
-/// are not.
+/// The id of a request, in a canonical form: 1, 1.0 and 1e0 are equal, "\u0041" and "A" are equal, and 1 and "1" are not.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Id {
-    /// A whole number, as nearly everybody uses.
+    /// A whole number, which is what nearly all clients use.
     Int(i64),
-    /// Any other number, as the one decimal way of writing it.
+    /// Any other number, in its canonical decimal form.
     Number(Box<str>),
-    /// A text.
+    /// A string.
     Text(Box<str>),
 }
 
 impl Id {
-    /// Reads it from its JSON token, if it is one.
+    /// Reads it from its JSON token. `None` if the token is not an id.
     #[must_use]
     pub fn from_json(token: &[u8]) -> Option<Self> {
         IdToken::read(token).map(|token| token.id())
@@ -29,7 +28,7 @@ impl Id {
     pub fn to_json(&self) -> String {
         let mut json = Vec::new();
         self.write(&mut json);
-        // It was made of text alone.
+        // All parts are UTF-8.
         String::from_utf8(json).unwrap_or_default()
     }
 
@@ -54,7 +53,7 @@ impl From<&str> for Id {
     }
 }
 
-/// As JSON, so that 1 and "1" can be told apart in a log.
+/// As JSON, so that a log distinguishes 1 and "1".
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -98,7 +97,7 @@ impl<'a> IdToken<'a> {
         self.raw
     }
 
-    /// What it says.
+    /// The id in its canonical form.
     #[must_use]
     pub fn id(&self) -> Id {
         match &self.value {
@@ -109,7 +108,7 @@ impl<'a> IdToken<'a> {
     }
 }
 
-/// A few digits and nothing else, which is what counters write.
+/// Reads up to 18 digits and nothing else: the id of a counter.
 #[inline]
 fn small(token: &[u8]) -> Option<i64> {
     if token.len() > 18 || (token[0] == b'0' && token.len() > 1) {
@@ -118,14 +117,14 @@ fn small(token: &[u8]) -> Option<i64> {
     token.iter().try_fold(0_i64, |sum, byte| byte.is_ascii_digit().then(|| sum * 10 + i64::from(byte - b'0')))
 }
 
-/// Any JSON number. It is taken apart as text: as a floating-point number it would lose digits.
+/// Reads any JSON number. It works on the digits, since a floating-point number would lose some.
 fn number(token: &[u8]) -> Option<Value<'static>> {
     let parts = Parts::of(token)?;
     let mut digits = [parts.whole, parts.fraction].concat();
     let Some(first) = digits.iter().position(|digit| *digit != b'0') else { return Some(Value::Int(0)) };
     let trailing = digits.iter().rev().take_while(|digit| **digit == b'0').count();
     let Some(exponent) = parts.exponent() else {
-        // No such number was ever meant; but it is one, and it is equal to itself.
+        // No client uses such a number. It is valid, and it equals itself.
         return std::str::from_utf8(token).ok().map(|text| Value::Number(text.into()));
     };
     digits.truncate(digits.len() - trailing);
@@ -144,7 +143,7 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// As the JSON grammar has it; None for everything else.
+    /// Splits a number by the JSON grammar. `None` for any other text.
     fn of(token: &'a [u8]) -> Option<Self> {
         let digits = |text: &'a [u8]| text.split_at(text.iter().take_while(|byte| byte.is_ascii_digit()).count());
         let (negative, rest) = match token {
@@ -177,7 +176,7 @@ impl<'a> Parts<'a> {
         Some(Self { negative, whole, fraction, exponent })
     }
 
-    /// None when it is beyond everything that could be counted.
+    /// `None` when it is out of range.
     fn exponent(&self) -> Option<i64> {
         if self.exponent.is_empty() {
             return Some(0);

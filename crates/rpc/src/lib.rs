@@ -1,9 +1,9 @@
-//! JSON-RPC as it goes over a pipe: where a line ends, what it is, whose it is, and how to write one. There is no I/O here.
+//! JSON-RPC over a pipe: splits a stream into lines, classifies each message, and writes messages. There is no I/O here.
 //!
-//! Whoever stands between a host and its child must know a message's id and method, and nothing else about it. So a line is
-//! cut out of what was read ([`Lines`]), its outermost members are looked at ([`read`]), and what is inside them passes as
-//! the bytes it came in: it is only counted through, never parsed, copied or written anew. A line that is longer than anybody
-//! wants to keep is looked at while it goes by ([`LongLineReader`]), so that whoever waits for it can be told.
+//! A process between a host and its child needs a message's id and method, and nothing else. [`Lines`] splits the stream,
+//! and [`read`] looks at the outermost members of a line. The values of these members pass as the bytes they came in: they are
+//! checked for balanced brackets, and never parsed, copied or serialized again. A line above the size limit is not buffered.
+//! [`LongLineReader`] finds its id and method as the pieces arrive, so that the caller that waits for this message gets an error.
 
 mod agreement;
 mod envelope;

@@ -1,28 +1,28 @@
-//! What can be told of a line that is too long to be kept, while it goes by in pieces.
+//! Finds the id and the method of a line that is too long to be buffered, as its pieces arrive.
 
 use crate::envelope::{Name, Top};
 use crate::id::Id;
 use crate::scan::{Nest, Text, is_bare};
 
-/// What was seen of a line that was not kept. Nothing at all, if it was no message; nor is anything told of a batch.
+/// What is known of a line that is not buffered, or that is not UTF-8. Empty if the line is not a message, or if it is a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineSummary {
     /// Its id.
     pub id: Option<Id>,
     /// Its method.
     pub method: Option<String>,
-    /// Whether it is an answer.
+    /// Whether it is a response.
     pub is_response: bool,
 }
 
-/// No id or method is so long in earnest, and what is kept of a line that is not kept must have an end.
+/// No real id or method is longer. The bound keeps the memory for a long line small.
 const MAX_TOKEN_LENGTH: usize = 4096;
 
-/// Looks at a line piece by piece and keeps its id and its method.
+/// Reads a line piece by piece and keeps its id and its method.
 ///
-/// It says what [`read`](crate::read) would say of the whole line, except that a batch is not looked into, that an id or a
-/// method of more than four kibibytes is not kept, and that one which cannot be understood does not keep the rest from being
-/// told: the line is lost anyway, and somebody may wait for it.
+/// The result equals that of [`read`](crate::read) for the whole line, with three exceptions. A batch is not looked into. An id
+/// or a method of more than four kibibytes is not kept. An invalid id or method does not hide the other one: the line is lost
+/// anyway, and a caller may wait for it.
 #[derive(Debug, Default)]
 pub struct LongLineReader {
     state: State,
@@ -88,7 +88,7 @@ impl LongLineReader {
         Self::default()
     }
 
-    /// Looks at the next piece.
+    /// Reads the next piece.
     pub fn feed(&mut self, piece: &[u8]) {
         let mut rest = piece;
         while !rest.is_empty() {
@@ -97,7 +97,7 @@ impl LongLineReader {
         }
     }
 
-    /// Goes on by one token, or by one byte between tokens, and says how many bytes that were.
+    /// Consumes one token, or one byte between tokens. Returns the number of bytes.
     fn step(&mut self, rest: &[u8]) -> usize {
         let byte = rest[0];
         match &mut self.state {
@@ -165,7 +165,7 @@ impl LongLineReader {
                 self.value.add(b"\"");
                 (State::InText(Text::default()), 1)
             }
-            // Of an object or a list nothing is kept but that it is neither a text nor a number.
+            // Keep one bracket of an object or a list: it shows that the value is neither a string nor a number.
             b'{' | b'[' => {
                 self.value.add(b"[");
                 (State::InNest(Nest::default()), 0)
@@ -192,7 +192,7 @@ impl LongLineReader {
         *kept = Some(std::mem::take(&mut self.value));
     }
 
-    /// The line has ended: what was seen of it.
+    /// Ends the line, and returns what is known of it.
     #[must_use]
     pub fn finish(self) -> LineSummary {
         if !matches!(self.state, State::End) {
@@ -208,7 +208,7 @@ impl LongLineReader {
             ..Top::default()
         };
         let mut summary = top.summary();
-        // A number that was cut is still a number, but another one.
+        // A truncated number is still a number, but a different one.
         if self.id.as_ref().is_some_and(|id| id.cut) {
             summary.id = None;
         }

@@ -1,4 +1,4 @@
-//! The members of one object, without what is inside them.
+//! The members of one object, without parsing their values.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use crate::scan::{Nest, Text, after_space, is_bare};
 use crate::text::unescape;
 
 /// Visits each member of the object that opens at `open`: its key, with its quotes, and where its value is. Returns where the
-/// object ends, or None if it is broken.
+/// object ends. `None` if the object is broken.
 #[inline]
 pub(crate) fn visit<'a>(text: &'a [u8], open: usize, mut each: impl FnMut(&'a [u8], Range<usize>)) -> Option<usize> {
     let mut at = after_space(text, open + 1);
@@ -35,7 +35,7 @@ pub(crate) fn visit<'a>(text: &'a [u8], open: usize, mut each: impl FnMut(&'a [u
     }
 }
 
-/// Where the value ends that begins at `at`.
+/// The end of the value that begins at `at`.
 #[inline]
 fn value_end(text: &[u8], at: usize) -> Option<usize> {
     let length = match text.get(at)? {
@@ -49,19 +49,19 @@ fn value_end(text: &[u8], at: usize) -> Option<usize> {
     Some(at + length)
 }
 
-/// Whether a key, given with its quotes, says this. Some clients escape more than they must.
+/// Whether a key, given with its quotes, is this name. Some clients escape more characters than they must.
 #[inline]
 pub(crate) fn key_is(key: &[u8], name: &str) -> bool {
     let inside = &key[1..key.len() - 1];
     inside == name.as_bytes() || (inside.contains(&b'\\') && unescape(key).is_some_and(|key| key == name))
 }
 
-/// Where in a JSON text a member of a member is: `find(params, &["_meta", "progressToken"])`. The text of the value can be
-/// sliced out with it, or replaced. None when there is none, or when what has to be looked at is broken.
+/// Finds the value of a nested member: `find(params, &["_meta", "progressToken"])`. The caller can slice the value out of the JSON
+/// text, or replace it. `None` when there is no such member, or when an object on the path is broken.
 #[must_use]
 pub fn find(json: &[u8], path: &[&str]) -> Option<Range<usize>> {
     let start = after_space(json, 0);
-    // Where it ends will be seen when its members are visited, if any has to be.
+    // With a path, visiting the members finds the end.
     let end = if path.is_empty() { value_end(json, start)? } else { start };
     let mut place = start..end;
     for name in path {
@@ -79,8 +79,8 @@ pub fn find(json: &[u8], path: &[&str]) -> Option<Range<usize>> {
     Some(place)
 }
 
-/// Visits each member of a JSON object, given as its text: its key, with its quotes, and where its value is. `None` when it is not
-/// an object, or broken.
+/// Visits each member of a JSON object, given as its text: its key, with its quotes, and where its value is. `None` when the text
+/// is not an object, or is broken.
 pub fn members<'a>(json: &'a [u8], each: impl FnMut(&'a [u8], Range<usize>)) -> Option<()> {
     let start = after_space(json, 0);
     if json.get(start) != Some(&b'{') {

@@ -1,11 +1,11 @@
-//! What a line is, by how it begins and ends. The SDKs write their messages in a handful of layouts, in which everything that has
-//! to be known stands before or behind the long part; then the long part need not be looked at.
+//! Classifies a line by its first and last bytes. The SDKs write their messages in a handful of layouts. In these, the id and the
+//! method stand before or after the long part, so the long part need not be read.
 
 use std::ops::Range;
 
 use crate::id::Id;
 
-/// What was seen.
+/// A message in a usual layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QuickEnvelope<'a> {
     /// A request.
@@ -15,19 +15,19 @@ pub enum QuickEnvelope<'a> {
         /// Its method, as it came: there are no escapes in it.
         method: &'a [u8],
     },
-    /// An answer that is a result.
+    /// A response with a result.
     Result {
-        /// The id of what it answers.
+        /// The id of the request.
         id: Id,
     },
 }
 
-/// An id that is longer is not looked for.
+/// The search for the end of an id stops after so many bytes.
 const MAX_ID_LENGTH: usize = 256;
 
-/// Reads a line by its layout alone, given without its ending. `None` if it is laid out in another way: then it has to be
-/// [read](crate::read). Otherwise it is what `read` would say, if it is JSON at all and no member stands in it that no SDK writes;
-/// what stands in the middle is neither looked at nor vouched for.
+/// Classifies a line, given without its ending, by its layout alone. Returns `None` for any other layout; the caller then has to
+/// [`read`](crate::read) the line. The answer equals that of `read` if the line is valid JSON and has only the members that SDKs
+/// write. The middle of the line is not checked.
 #[must_use]
 pub fn quick_read(line: &[u8]) -> Option<QuickEnvelope<'_>> {
     let line = line.strip_suffix(b"}")?;
@@ -39,8 +39,8 @@ pub fn quick_read(line: &[u8]) -> Option<QuickEnvelope<'_>> {
         }
         return Some(QuickEnvelope::Request { id, method: method(rest.strip_prefix(b",\"method\":")?)? });
     }
-    // {"result":...,"jsonrpc":"2.0","id":1} and {"method":"m","params":...,"jsonrpc":"2.0","id":1}. No value can end like that and
-    // be followed by the end of the message: inside a text the quotes would be escaped, inside an object its own end would follow.
+    // {"result":...,"jsonrpc":"2.0","id":1} and {"method":"m","params":...,"jsonrpc":"2.0","id":1}. The id at
+    // the end is always the message's own: within a string its quotes would be escaped, and within an object one more `}` would follow.
     if line.starts_with(b"{\"result\":") {
         return Some(QuickEnvelope::Result { id: id_at_the_tail(line)? });
     }
@@ -48,7 +48,7 @@ pub fn quick_read(line: &[u8]) -> Option<QuickEnvelope<'_>> {
     Some(QuickEnvelope::Request { id: id_at_the_tail(line)?, method })
 }
 
-/// What was seen, and where it stands: for whoever puts another id in its place.
+/// A message in a usual layout, and where its parts are. A router uses it to replace the id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QuickSpans<'a> {
     /// A request.
@@ -60,17 +60,17 @@ pub enum QuickSpans<'a> {
         /// Where its params are, if it has any.
         params: Option<Range<usize>>,
     },
-    /// An answer that is a result.
+    /// A response with a result.
     Result {
-        /// Where the id of what it answers is.
+        /// Where the id of the request is.
         id: Range<usize>,
         /// Where the result is.
         result: Range<usize>,
     },
 }
 
-/// A [`quick_read`] that also says where things are. It is `None` in some cases more: when something stands between the members
-/// that say what the message is.
+/// Like [`quick_read`], and also returns where the parts are. It also returns `None` if another member stands between the method
+/// and the params.
 #[must_use]
 pub fn quick_read_spans(line: &[u8]) -> Option<QuickSpans<'_>> {
     const ID: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
@@ -95,7 +95,7 @@ pub fn quick_read_spans(line: &[u8]) -> Option<QuickSpans<'_>> {
     Some(QuickSpans::Request { id, method, params: params.map(|params| body.len() - params.len()..body.len()) })
 }
 
-/// A method, and params up to the end, if there are any.
+/// Splits the rest of a request into the method and the params. The params, if there are any, extend to the end.
 fn call(rest: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let method = method(rest)?;
     match &rest[method.len() + 2..] {
@@ -104,7 +104,7 @@ fn call(rest: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     }
 }
 
-/// A text without escapes, behind which the member ends.
+/// Reads a method: an ASCII string without escapes, followed by a comma or by the end.
 fn method(rest: &[u8]) -> Option<&[u8]> {
     let rest = rest.strip_prefix(b"\"")?;
     let end = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
@@ -124,12 +124,12 @@ fn id_end(rest: &[u8]) -> Option<usize> {
     }
 }
 
-/// How long the plain id is with which this begins.
+/// The length of the plain id at the start of `rest`.
 fn plain_id_length(rest: &[u8]) -> Option<usize> {
     id_end(rest).filter(|end| is_plain_id(&rest[..*end]))
 }
 
-/// What stands before an id at the end.
+/// Precedes an id that is the last member.
 const BEFORE_LAST_ID: &[u8] = b",\"jsonrpc\":\"2.0\",\"id\":";
 
 fn id_at_the_tail(line: &[u8]) -> Option<Id> {
@@ -137,7 +137,7 @@ fn id_at_the_tail(line: &[u8]) -> Option<Id> {
     before.ends_with(BEFORE_LAST_ID).then(|| plain_id(id))?
 }
 
-/// How long the token is with which this ends.
+/// The length of the token at the end of `line`.
 fn id_start(line: &[u8]) -> Option<usize> {
     match line.last()? {
         b'"' => line[..line.len() - 1].iter().rev().take(MAX_ID_LENGTH).position(|byte| *byte == b'"').map(|n| n + 2),
@@ -145,7 +145,7 @@ fn id_start(line: &[u8]) -> Option<usize> {
     }
 }
 
-/// How long the plain id is that ends this as a message's last member.
+/// The length of the plain id at the end of `line`, if that is the message's last member.
 fn id_length_at_the_tail(line: &[u8]) -> Option<usize> {
     let length = id_start(line)?;
     let (before, id) = line.split_at(line.len() - length);
@@ -161,7 +161,7 @@ fn is_plain_id(token: &[u8]) -> bool {
     }
 }
 
-/// A whole number, or a text without escapes.
+/// Reads a whole number, or a string without escapes.
 fn plain_id(token: &[u8]) -> Option<Id> {
     match token {
         [b'0'] => Some(Id::Int(0)),
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use crate::{Envelope, Kind, Message, Outcome, read};
 
-    /// What `read` says, in the words of a quick read.
+    /// The result of `read`, in the form that `seen` returns.
     fn fully_read(line: &[u8]) -> Option<(Id, Option<String>)> {
         match read(line) {
             Ok(Message::One(Envelope { kind: Kind::Request { id, method, .. }, .. })) => {
@@ -200,7 +200,7 @@ mod tests {
         }
     }
 
-    /// The id, the method, and the params or the result: by where a quick read saw them.
+    /// The id, the method, and the params or the result, sliced by the spans of a quick read.
     fn places_seen(line: &str) -> Option<(&str, Option<&str>, Option<&str>)> {
         match quick_read_spans(line.as_bytes())? {
             QuickSpans::Request { id, method, params } => {
@@ -210,7 +210,7 @@ mod tests {
         }
     }
 
-    /// The same as `read` has them.
+    /// The same parts, from `read`.
     fn places_read(line: &str) -> Option<(&str, Option<&str>, Option<&str>)> {
         let text = |raw| std::str::from_utf8(raw).ok();
         match read(line.as_bytes()) {

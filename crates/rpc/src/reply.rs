@@ -1,4 +1,4 @@
-//! Lines that are written here. Each ends in 0x0A and has no other.
+//! Writes messages as lines. Each ends in 0x0A and contains no other 0x0A.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::envelope::Envelope;
 use crate::id::Id;
 use crate::text::escape;
 
-/// An answer that says no.
+/// An error response.
 #[must_use]
 pub fn error(id: &Id, code: i64, message: &str, data: Option<&Value>) -> Vec<u8> {
     let mut line = Vec::with_capacity(128 + message.len());
@@ -15,7 +15,7 @@ pub fn error(id: &Id, code: i64, message: &str, data: Option<&Value>) -> Vec<u8>
     line
 }
 
-/// The same for each request of a batch.
+/// A batch of the same error response to each request.
 #[must_use]
 pub fn errors(ids: &[Id], code: i64, message: &str, data: Option<&Value>) -> Vec<u8> {
     let mut line = vec![b'['];
@@ -29,7 +29,7 @@ pub fn errors(ids: &[Id], code: i64, message: &str, data: Option<&Value>) -> Vec
     line
 }
 
-/// An answer that says no, to an id that is JSON already: a token as it came, or null.
+/// An error response to an id that is JSON already: a token as it came, or null.
 #[must_use]
 pub fn error_to(raw_id: &[u8], code: i64, message: &str) -> Vec<u8> {
     let mut line = Vec::with_capacity(128 + message.len());
@@ -58,7 +58,7 @@ fn push_error_member(line: &mut Vec<u8>, code: i64, message: &str, data: Option<
     line.extend_from_slice(b"}}");
 }
 
-/// An answer, with a result that is JSON already.
+/// A response with a result that is JSON already.
 #[must_use]
 pub fn result(id: &Id, raw_result: &[u8]) -> Vec<u8> {
     let mut line = Vec::with_capacity(64 + raw_result.len());
@@ -70,7 +70,7 @@ pub fn result(id: &Id, raw_result: &[u8]) -> Vec<u8> {
     line
 }
 
-/// An answer, to an id and with a result that are JSON already.
+/// A response with an id and a result that are JSON already.
 #[must_use]
 pub fn result_to(raw_id: &[u8], raw_result: &[u8]) -> Vec<u8> {
     let mut line = Vec::with_capacity(64 + raw_id.len() + raw_result.len());
@@ -111,7 +111,7 @@ fn push_call(line: &mut Vec<u8>, method: &str, raw_params: Option<&[u8]>) {
     line.extend_from_slice(b"}\n");
 }
 
-/// In JSON a line's end can only be whitespace, so that of a text over several lines one line can be made.
+/// Appends JSON, and replaces line ends by spaces: within JSON, a line end can only be whitespace.
 fn push_raw(line: &mut Vec<u8>, raw: &[u8]) {
     let from = line.len();
     line.extend_from_slice(raw);
@@ -122,7 +122,7 @@ fn push_raw(line: &mut Vec<u8>, raw: &[u8]) {
     }
 }
 
-/// The same message with another id, everything else as the bytes it came in. A notification has none and stays as it is.
+/// The same message with another id; all other bytes stay the same. A notification has no id and stays as it is.
 #[must_use]
 pub fn with_id(envelope: &Envelope<'_>, id: &Id) -> Vec<u8> {
     let mut line = Vec::with_capacity(envelope.text.len() + 32);

@@ -1,10 +1,10 @@
-//! Where a JSON value ends, without looking at what it is.
+//! Finds the end of a JSON value, without parsing it.
 //!
-//! Strings are searched at the speed of memory; objects and lists are counted through in blocks of 64 bytes, each turned into
-//! one bit a byte for each kind of byte that matters. Depth is a number, so no depth of nesting costs a stack.
+//! The end of a string is found by a vectorised search. Objects and lists are scanned in blocks of 64 bytes; each block becomes one
+//! bit mask for each class of bytes that matters. The depth is a counter, so deep nesting needs no stack.
 //!
 //! # Why not serde_json's raw values
-//! They take 1.4 to 6.7 times as long for the same envelope, since they check the grammar of everything inside. Nanoseconds a
+//! They take 1.4 to 6.7 times as long for the same envelope, since they check the grammar of the whole value. Nanoseconds per
 //! message, on a 2-core virtual machine (`cargo run --release -p nostray-rpc --example raw_values`):
 //!
 //! | line | bytes | `quick_read` | `read` | `Agreement::check` | `&RawValue` | `Box<RawValue>` |
@@ -18,15 +18,15 @@
 //! | result, 1 MiB of objects | 1,016,038 | 150 | 267,878 | 1,779,471 | 1,299,248 | 1,363,263 |
 //! | request, params 60 deep | 297 | 14 | 251 | 583 | 585 | 635 |
 //!
-//! `Agreement::check` also goes through the whole grammar, and in addition finds names that occur twice, so that it cannot be
-//! replaced by them either. Nor can raw values be read from a line that comes in pieces ([`LongLineReader`](crate::LongLineReader)), or from one
-//! with NaN in it, which Python writes.
+//! `Agreement::check` checks the whole grammar too. Raw values cannot replace it, since it also finds names that occur twice. Nor
+//! can serde_json read a line that arrives in pieces ([`LongLineReader`](crate::LongLineReader)), or a line with NaN, which Python
+//! writes.
 
 use memchr::memchr2;
 
 const BLOCK: usize = 64;
 
-/// Where the first byte is that is not insignificant whitespace, from `at` on.
+/// The place of the first byte from `at` on that is not insignificant whitespace.
 #[inline]
 pub(crate) fn after_space(text: &[u8], mut at: usize) -> usize {
     while let Some(b' ' | b'\t' | b'\r' | b'\n') = text.get(at) {
@@ -35,20 +35,21 @@ pub(crate) fn after_space(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Whether this byte is part of a number, of `true`, `false` or `null`, or of what stands in their place (Python writes NaN).
+/// Whether this byte is part of a number, of `true`, `false` or `null`, or of another bare word (Python writes NaN).
 #[inline]
 pub(crate) fn is_bare(byte: u8) -> bool {
     !matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',' | b':' | b'"' | b'{' | b'}' | b'[' | b']')
 }
 
-/// A string that is being skipped, from after its opening quote.
+/// Skips a string, from after its opening quote.
 #[derive(Debug, Default)]
 pub(crate) struct Text {
     escaped: bool,
 }
 
 impl Text {
-    /// Goes on with this piece. Some: how much of it belongs to the string, with its closing quote; None: all of it does.
+    /// Continues with this piece. `Some`: the length of the part that belongs to the string, with its closing quote. `None`: all
+    /// of the piece does.
     #[inline]
     pub(crate) fn skip(&mut self, piece: &[u8]) -> Option<usize> {
         let mut at = 0;
@@ -70,8 +71,8 @@ impl Text {
     }
 }
 
-/// The first quote or backslash. Most strings at the top are a few bytes long, for which a call to a vectorised search would
-/// cost more than it saves.
+/// The first quote or backslash. Most strings at the top are a few bytes long; for these a call to a vectorised search costs more
+/// than it saves.
 #[inline]
 fn special(piece: &[u8]) -> Option<usize> {
     let (words, _) = piece.as_chunks::<8>();
@@ -86,7 +87,7 @@ fn special(piece: &[u8]) -> Option<usize> {
     memchr2(b'"', b'\\', &piece[short * 8..]).map(|at| at + short * 8)
 }
 
-/// Why a string is not one.
+/// Why a string is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotAString {
     NoEnd,
@@ -94,15 +95,15 @@ pub(crate) enum NotAString {
     UnknownEscape,
 }
 
-/// A string that every reader takes for one.
+/// A string that is valid by the grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StrictString {
-    /// Where it ends, behind its closing quote.
+    /// Where it ends, after its closing quote.
     pub(crate) end: usize,
     pub(crate) has_escapes: bool,
 }
 
-/// Goes through a string as the grammar has it, from after its opening quote at `at`.
+/// Checks a string against the grammar, from `at`, which is after its opening quote.
 #[inline]
 pub(crate) fn strict_string(text: &[u8], at: usize) -> Result<StrictString, NotAString> {
     // Names and most values are short.
@@ -124,7 +125,7 @@ pub(crate) fn strict_string(text: &[u8], at: usize) -> Result<StrictString, NotA
     strict_rest(text, at + short * 8)
 }
 
-/// The rest of a string, in blocks: of each, what has to be looked at is one bit a byte.
+/// Checks the rest of a string in blocks. A bit mask marks the bytes of a block that need a check.
 fn strict_rest(text: &[u8], mut at: usize) -> Result<StrictString, NotAString> {
     let (mut escaped, mut has_escapes) = (0, false);
     loop {
@@ -144,7 +145,7 @@ fn strict_rest(text: &[u8], mut at: usize) -> Result<StrictString, NotAString> {
             let backslash = bits(block, |byte| byte == b'\\');
             let letters = escaped_bytes(backslash, escaped);
             let ends = quote & !letters.bytes;
-            // All bytes before the closing quote, or all.
+            // All bytes before the closing quote, or all bytes if there is none.
             let inside = ends.wrapping_sub(1) & !ends;
             if bits(block, |byte| byte < 0x20) & inside != 0 {
                 return Err(NotAString::ControlCharacter);
@@ -160,7 +161,7 @@ fn strict_rest(text: &[u8], mut at: usize) -> Result<StrictString, NotAString> {
     }
 }
 
-/// Whether these bytes of a block, each behind a backslash, are what may stand there.
+/// Checks that the bytes of a block at `letters`, which follow a backslash, form valid escapes.
 #[inline]
 fn check_escapes(text: &[u8], at: usize, block: &[u8; BLOCK], letters: u64) -> Result<(), NotAString> {
     if letters == 0 {
@@ -179,7 +180,7 @@ fn check_escapes(text: &[u8], at: usize, block: &[u8; BLOCK], letters: u64) -> R
     Ok(())
 }
 
-/// Whether a string ends at this byte, or an escape begins, or it must not be there.
+/// Whether this byte ends a string, begins an escape, or is not allowed in a string.
 #[inline]
 fn ends_text(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
@@ -187,16 +188,16 @@ fn ends_text(byte: u8) -> bool {
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// Marks bytes that are zero by their top bit. The first mark is right; what comes after it may be wrong.
+/// Marks zero bytes by their top bit. The first mark is right; the marks after it may be wrong.
 #[inline]
 fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word & (ONES << 7)
 }
 
-/// An object or a list that is being skipped, from its opening bracket on.
+/// Skips an object or a list, from its opening bracket on.
 ///
-/// It has ended when as many brackets were closed as were opened. Which kind closes which is not checked: that would take a
-/// stack, and whoever parses the message will see it.
+/// The value ends when all brackets are closed. A mismatch of bracket kinds is not detected: that needs a stack, and the receiver
+/// that parses the message detects it.
 #[derive(Debug, Default)]
 pub(crate) struct Nest {
     depth: u64,
@@ -207,7 +208,8 @@ pub(crate) struct Nest {
 }
 
 impl Nest {
-    /// Goes on with this piece. Some: how much of it belongs to the value, with its closing bracket; None: all of it does.
+    /// Continues with this piece. `Some`: the length of the part that belongs to the value, with its closing bracket. `None`: all
+    /// of the piece does.
     #[inline(never)]
     pub(crate) fn skip(&mut self, piece: &[u8]) -> Option<usize> {
         let mut at = 0;
@@ -226,7 +228,7 @@ impl Nest {
                 return Some(at + end);
             }
             at += length;
-            // A block in the middle of a string, and nothing in it: probably a long string, so look for its end only.
+            // The whole block is inside of a string: it is probably a long one, so search for its end only.
             if quiet && self.in_string != 0 && at < piece.len() {
                 at += memchr2(b'"', b'\\', &piece[at..]).unwrap_or(piece.len() - at);
             }
@@ -237,14 +239,14 @@ impl Nest {
     #[inline]
     fn block(&mut self, classes: &Classes, length: usize) -> Option<usize> {
         let escaped = escaped_bytes(classes.backslash, self.escaped);
-        // Bytes past the length are zero and no backslashes, so the bit after the last byte tells.
+        // Bytes past the length are zero and not backslashes, so the bit after the last byte is the next escape state.
         self.escaped = if length < BLOCK { escaped.bytes >> length & 1 } else { escaped.next };
         let inside = running_parity(classes.quote & !escaped.bytes) ^ self.in_string;
         self.in_string = ((inside as i64) >> 63) as u64;
 
         let open = classes.open & !inside;
         let close = classes.close & !inside;
-        // So deep that it cannot end in this block: what there is only has to be counted.
+        // The value is too deep to end in this block, so only count the brackets.
         if self.depth > BLOCK as u64 {
             self.depth = self.depth + u64::from(open.count_ones()) - u64::from(close.count_ones());
             return None;
@@ -269,11 +271,11 @@ impl Nest {
 struct Escaped {
     /// The bytes of this block that are escaped.
     bytes: u64,
-    /// Whether the first byte of the next block is.
+    /// Whether the first byte of the next block is escaped.
     next: u64,
 }
 
-/// Which bytes follow an odd run of backslashes. `first`: the first byte does.
+/// The bytes that follow an odd run of backslashes. `first`: the first byte is escaped by the block before.
 #[inline]
 fn escaped_bytes(backslash: u64, first: u64) -> Escaped {
     const EVEN: u64 = 0x5555_5555_5555_5555;
@@ -281,15 +283,15 @@ fn escaped_bytes(backslash: u64, first: u64) -> Escaped {
     if backslash == 0 {
         return Escaped { bytes: first, next: 0 };
     }
-    // Adding a run's first bit to the run carries out just behind it; whether start and end are both even or both odd then
-    // says whether the run was of even length (the method of simdjson, by Langdale and Lemire).
+    // Adding a run's first bit to the run carries into the bit after the run. The run has an even length if its start and this
+    // bit are both even or both odd (the method of simdjson, by Langdale and Lemire).
     let follows = backslash << 1 | first;
     let odd_starts = backslash & !EVEN & !follows;
     let (even_runs, carry) = odd_starts.overflowing_add(backslash);
     Escaped { bytes: (EVEN ^ even_runs << 1) & follows, next: u64::from(carry) }
 }
 
-/// Bit n is the parity of bits 0 to n: ones from each opening quote up to before its closing one.
+/// Bit n is the parity of bits 0 to n: ones from each opening quote up to before its closing quote.
 #[inline]
 fn running_parity(mut bits: u64) -> u64 {
     bits ^= bits << 1;
@@ -309,11 +311,11 @@ struct Classes {
     close: u64,
 }
 
-/// The compiler turns the comparisons into vector instructions of whatever processor it compiles for; the bytes that come of
-/// it, zeros and ones, are gathered eight at a time by a multiplication.
+/// The compiler turns the comparisons into vector instructions of the target. A multiplication gathers the resulting bytes, zeros
+/// and ones, eight at a time.
 #[inline]
 fn classify(block: &[u8; BLOCK]) -> Classes {
-    // With this bit set, both opening brackets are `{` and both closing ones are `}`, and nothing else is.
+    // With this bit set, both opening brackets equal `{`, both closing brackets equal `}`, and no other byte equals either.
     const CASE: u8 = 0x20;
     Classes {
         quote: bits(block, |byte| byte == b'"'),
@@ -463,7 +465,7 @@ mod tests {
         for _ in 0..4_000 {
             let mut text = String::new();
             for _ in 0..dice(30) {
-                // Those at the end of the list end it.
+                // The last parts of the list end the string, or make it invalid.
                 let kinds = if dice(12) == 0 { parts.len() } else { 8 };
                 text.push_str(parts[dice(kinds)]);
             }

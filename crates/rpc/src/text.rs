@@ -1,9 +1,9 @@
-//! JSON strings: understood, and written.
+//! Reads and writes JSON strings.
 
 use std::borrow::Cow;
 
-/// What a JSON string says, given with its quotes. None when it is not one that every reader understands alike: a control
-/// character, an unknown escape, half a surrogate pair.
+/// The content of a JSON string, given with its quotes. `None` when readers may understand it differently: it has a control
+/// character, an unknown escape, or half a surrogate pair.
 pub(crate) fn unescape(token: &[u8]) -> Option<Cow<'_, str>> {
     let inside = token.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     if inside.contains(&b'\\') {
@@ -17,7 +17,7 @@ pub(crate) fn unescape(token: &[u8]) -> Option<Cow<'_, str>> {
 
 /// Writes a JSON string, with its quotes.
 ///
-/// The line and paragraph separators are escaped too: they need not be, but there are readers that end a line there.
+/// The line and paragraph separators are escaped too. JSON does not require it, but some readers end a line there.
 pub(crate) fn escape(text: &str, into: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     into.push(b'"');

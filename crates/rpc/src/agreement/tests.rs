@@ -1,4 +1,4 @@
-//! What passes, what is written anew, and what is refused.
+//! Which lines pass, which are rewritten, and which are refused.
 
 use super::*;
 
