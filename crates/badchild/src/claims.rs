@@ -1,4 +1,4 @@
-//! Proof that somebody is alone, kept by the children themselves and not by nostray.
+//! Proof that a child is alone, kept by the children themselves and not by nostray.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -10,19 +10,19 @@ use rustix::io::{FdFlags, fcntl_setfd};
 
 use crate::{Args, Failure, trees};
 
-/// `claim [--with KIND] [--ready MS] FOLDER NAME -- CMD`: becomes CMD, with a lock on `FOLDER/claim` that its whole tree inherits and that is
-/// free only when nobody of it is left.
+/// `claim [--with KIND] [--ready MS] FOLDER NAME -- CMD`: becomes CMD, with a lock on `FOLDER/claim`. Its whole tree inherits the lock,
+/// which is released when the last process of the tree ends.
 ///
-/// Appends `NAME PID MARK` to `FOLDER/holders`, or, if somebody else has the lock, what is known of both to `FOLDER/two`. `--with`:
-/// has a descendant of this kind before it becomes CMD. `--ready`: is so after this time, and says so on stderr and by the file
-/// `FOLDER/NAME.ready`.
+/// Appends `NAME PID MARK` to `FOLDER/holders`. If another tree holds the lock, appends a description of both to `FOLDER/two` instead.
+/// `--with`: starts a descendant of this kind before it becomes CMD. `--ready`: becomes ready after this time, and tells so on stderr
+/// and by the file `FOLDER/NAME.ready`.
 pub(crate) fn claim(mut args: Args) -> Result<ExitCode, Failure> {
     let (kind, ready) = (args.option("--with"), args.option("--ready"));
     let (folder, name) = (args.next("a folder")?, args.next("a name")?);
     let mut file =
         File::options().read(true).write(true).create(true).truncate(false).open(format!("{folder}/claim"))?;
     let append = |file: &str, text: String| {
-        // In one write, so that lines of several are not mixed.
+        // In one write, so that lines of several processes are not mixed.
         File::options().create(true).append(true).open(format!("{folder}/{file}"))?.write_all(text.as_bytes())
     };
     let mark = std::env::var("NOSTRAY_PEN").unwrap_or_default();
@@ -53,7 +53,7 @@ pub(crate) fn claim(mut args: Args) -> Result<ExitCode, Failure> {
     Err(program.exec_with("BADCHILD_CLAIM".as_ref(), name.as_ref()).into())
 }
 
-/// Those who have the claim open, for a person who wants to know who was not gone.
+/// The processes that have the claim open. The list shows a person which process has not ended in time.
 fn those_with(folder: &str) -> String {
     let claim = std::path::Path::new(folder).join("claim");
     let has_it = |pid: nostray_sys::process::Pid| {

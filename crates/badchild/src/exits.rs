@@ -28,11 +28,11 @@ pub(crate) fn exit(mut args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::try_from(args.number("a code")?)?))
 }
 
-/// `sign FILE [CODE]`: puts its number on a line at the end of a file, or into a FIFO; then ends with the code, or waits for ever.
+/// `sign FILE [CODE]`: appends its number as a line to a file, or writes it to a FIFO; then ends with the code, or waits for ever.
 pub(crate) fn sign(mut args: Args) -> Result<ExitCode, Failure> {
     let file = args.next("a file")?;
     let mut book = std::fs::OpenOptions::new().append(true).create(true).open(file)?;
-    // In one write, so that two who sign at once do not mix.
+    // In one write, so that the lines of two processes do not mix.
     book.write_all(format!("{}\n", std::process::id()).as_bytes())?;
     if args.words.is_empty() { pause_for_ever() } else { exit(args) }
 }
@@ -41,7 +41,7 @@ pub(crate) fn sign(mut args: Args) -> Result<ExitCode, Failure> {
 pub(crate) fn die(mut args: Args) -> Result<ExitCode, Failure> {
     let number = i32::try_from(args.number("a signal")?)?;
     send_to_self(Signal::from_raw(number).ok_or("no such signal")?)?;
-    // What does not end a process by default gets here.
+    // Reached by a signal that does not end a process by default.
     Ok(ExitCode::SUCCESS)
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn host(mut args: Args) -> Result<ExitCode, Failure> {
         held.as_ref().map_or(Ok(()), |fd| fcntl_setfd(fd, flags))
     };
     inherit(&held, hold)?;
-    // Somebody else whom this host has started, and who has nothing to do with the command (but perhaps holds its stdin).
+    // Another process of this host, which is unrelated to the command (but may hold its stdin).
     let mut friend = Command::new(std::env::current_exe()?);
     if let Some(token) = std::env::var_os(badchild::FRIEND) {
         friend.env(badchild::TOKEN, token);
@@ -70,8 +70,8 @@ pub(crate) fn host(mut args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `on-terminal PATH [--output-too] -- CMD`: becomes CMD, at the head of a session on that terminal; its stdout stays
-/// what it was unless asked for.
+/// `on-terminal PATH [--output-too] -- CMD`: becomes CMD, as the leader of a session on that terminal. Its stdout becomes the terminal
+/// only with `--output-too`.
 pub(crate) fn on_terminal(mut args: Args) -> Result<ExitCode, Failure> {
     let path = args.next("a terminal")?;
     let output_too = args.flag("--output-too");
@@ -101,7 +101,7 @@ pub(crate) fn after_parent(args: Args) -> Result<ExitCode, Failure> {
     Err(program.exec_with("BADCHILD_ORPHAN".as_ref(), "1".as_ref()).into())
 }
 
-/// `leader -- CMD`: becomes CMD at the head of a session of its own, as hosts start servers.
+/// `leader -- CMD`: becomes CMD as the leader of a session of its own, as hosts start servers.
 pub(crate) fn leader(args: Args) -> Result<ExitCode, Failure> {
     setsid().ok();
     let program = Program::new(args.command().into_iter().map(Into::into))?;

@@ -1,6 +1,5 @@
-//! What a test needs to watch processes: it marks everything that it starts with a token in the environment, which
-//! forks, sessions and daemons inherit, and afterwards looks for the token in `/proc`. What it looks for is therefore
-//! independent of what nostray believes.
+//! Finds the processes of a test. The test marks each process that it starts with a token in the environment. Forks, sessions and
+//! daemons inherit the token, and the test later searches `/proc` for it. So the check does not depend on nostray's own records.
 
 pub mod contest;
 pub mod random;
@@ -20,24 +19,24 @@ use nostray_sys::signal::is_ignored;
 use nostray_sys::{Pidfd, Signal};
 pub use together::{Over, in_parallel, so_many_at_once};
 
-/// The variable that marks what a test has started.
+/// The variable that marks the processes of a test.
 pub const TOKEN: &str = "BADCHILD_TOKEN";
-/// The variable that tells a host with which token to mark what it starts beside its command.
+/// The variable with the token for the process that a host starts beside its command.
 pub const FRIEND: &str = "BADCHILD_FRIEND";
-/// The variable with the words by which a tree says that it is complete, if they are not `ready`.
+/// The variable with the line that a tree prints when it is complete, if that is not `ready`.
 pub const READY: &str = "BADCHILD_READY";
-/// How long anything may take that should happen at once, on a machine that is busy with other tests.
+/// The deadline for events that should happen at once, on a machine that is busy with other tests.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The user as whom unprivileged tests run when the test itself is run by root.
+/// The user as whom unprivileged tests run when root runs the tests.
 const NOBODY: u32 = 65_534;
 
-/// Whose rights a scene is played with.
+/// The user as whom a scene runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum User {
-    /// Whoever runs the tests.
+    /// The user who runs the tests.
     Current,
-    /// An unprivileged user. Only root can start processes as somebody else.
+    /// An unprivileged user. Only root can start processes as another user.
     Nobody,
 }
 
@@ -59,7 +58,7 @@ pub fn badchild() -> PathBuf {
     publish(PATH.get_or_init(|| built(&["--bin", "badchild"], "badchild")))
 }
 
-/// The path of a program of this workspace, beside the test that runs, once cargo has built it with these words.
+/// Builds a program of this workspace with these cargo arguments. Returns its path, beside the running test.
 ///
 /// # Panics
 /// If it cannot be built.
@@ -67,7 +66,7 @@ pub fn badchild() -> PathBuf {
 pub fn built(words: &[&str], program: &str) -> PathBuf {
     let path = beside_test(program);
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // For the whole workspace, as `cargo test` does: with other features for a package alone, everything would be built once more.
+    // For the whole workspace, as `cargo test` does: a single package may have other features, and cargo would build all again.
     cargo.args(["build", "--quiet"]).args(words).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     if path.parent().is_some_and(|folder| folder.ends_with("release")) {
         cargo.arg("--release");
@@ -76,7 +75,7 @@ pub fn built(words: &[&str], program: &str) -> PathBuf {
     path
 }
 
-/// Where cargo puts a program of this workspace that it builds with the test that runs.
+/// The path of a program of this workspace that cargo builds together with the running test.
 ///
 /// # Panics
 /// If the test was not started from where cargo has put it.
@@ -86,7 +85,7 @@ pub fn beside_test(program: &str) -> PathBuf {
     test.ancestors().nth(2).expect("target/PROFILE/deps/test").join(program)
 }
 
-/// A copy of a program where every user may execute it: a checkout may lie in somebody's home.
+/// A copy of a program where every user may execute it: a checkout may be in a home directory that other users cannot read.
 ///
 /// # Panics
 /// If it cannot be copied.
@@ -106,14 +105,14 @@ pub fn publish(program: &Path) -> PathBuf {
 fn publish_as(program: &Path, folder: &Folder, name: &str) -> PathBuf {
     let copy = folder.path().join(name);
     if !copy.exists() {
-        // By another process: a program that anybody has open for writing cannot be executed, and a child that another
-        // thread forks meanwhile would have it open.
+        // By another process: a program that any process has open for writing cannot be executed, and a child that another
+        // thread forks meanwhile inherits the open file.
         assert!(Command::new("cp").arg(program).arg(&copy).status().expect("run cp").success());
     }
     copy
 }
 
-/// What lives as long as a test program is not dropped at its end. The next one tidies up.
+/// Removes the folders of test programs that have ended: a static folder is not dropped at the end of its test program.
 fn remove_folders_of_the_dead() {
     for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -127,7 +126,7 @@ fn remove_folders_of_the_dead() {
     }
 }
 
-/// A folder that every user may write to, removed with the value (or, if that never happens, by the next boot).
+/// A folder that every user may write to. It is removed when the value is dropped, or else by the next boot.
 #[derive(Debug)]
 pub struct Folder(PathBuf);
 
@@ -145,7 +144,7 @@ impl Folder {
         Self(path)
     }
 
-    /// Makes one that only this user may look into.
+    /// Makes a folder that only this user may read.
     ///
     /// # Panics
     /// If it cannot be made.
@@ -178,7 +177,7 @@ fn unique() -> String {
     format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Waits for something to become true.
+/// Waits until a condition is true.
 ///
 /// # Panics
 /// If it does not within [`PATIENCE`].
@@ -186,8 +185,8 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     assert!(comes_true(PATIENCE, &mut is_so), "did not happen within {PATIENCE:?}: {what}");
 }
 
-/// Whether something becomes true in time. Looks every few milliseconds: that of which a test waits here has no event
-/// that a stranger could wait for.
+/// Whether a condition becomes true in time. Polls every few milliseconds: a test is not the parent of the processes that it watches,
+/// and gets no events from them.
 pub fn comes_true(within: Duration, is_so: &mut dyn FnMut() -> bool) -> bool {
     let deadline = Instant::now() + within;
     loop {
@@ -201,10 +200,10 @@ pub fn comes_true(within: Duration, is_so: &mut dyn FnMut() -> bool) -> bool {
     }
 }
 
-/// A process that a test has found, and finds again only if it is still the same one.
+/// A process that a test has found. A new process with the same number is not taken for it.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// What `/proc` said.
+    /// Its `stat` in `/proc`.
     pub stat: Stat,
     /// Its command line.
     pub command: String,
@@ -218,7 +217,7 @@ impl Found {
         Some(Self { command: nostray_sys::proc::describe(pid), stat })
     }
 
-    /// Whether it is still there, and not a zombie.
+    /// Whether it lives, and is not a zombie.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         Stat::of(self.stat.pid).is_some_and(|now| now.start == self.stat.start && !now.is_zombie())
@@ -232,7 +231,7 @@ impl Found {
         input.and_then(rustix::io::ioctl_fionread).unwrap_or(0)
     }
 
-    /// Sends it a signal, if it is still there.
+    /// Sends it a signal, if it still lives.
     pub fn send(&self, signal: Signal) {
         if let Ok(handle) = Pidfd::open(self.stat.pid)
             && Stat::of(self.stat.pid).is_some_and(|now| now.start == self.stat.start)
@@ -243,7 +242,7 @@ impl Found {
 }
 
 /// A command that starts with no signal ignored, whatever this process inherited: `nohup` ignores SIGHUP, and a shell without job control
-/// ignores SIGINT and SIGQUIT in what it runs in the background. A program that was started like that does not end by these signals.
+/// ignores SIGINT and SIGQUIT in its background jobs. A program that is started like that does not end by these signals.
 fn as_from_a_shell(program: &Path) -> Command {
     if ![Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].into_iter().any(is_ignored) {
         return Command::new(program);
@@ -253,8 +252,8 @@ fn as_from_a_shell(program: &Path) -> Command {
     command
 }
 
-/// A runtime directory for all scenes of one source file, so that none of them touches the user's own. Not for all of a test program: every
-/// start sweeps what dead owners have left in its runtime directory, and would act on what the tests of another behaviour have left there.
+/// A runtime directory for all scenes of one source file, so that none of them touches the user's own. Each source file has another
+/// one: every start of nostray sweeps the remains of dead owners in its runtime directory, and would act on remains of other tests.
 fn runtime_folder(user: User, file: &'static str) -> PathBuf {
     static FOLDERS: Mutex<Vec<(User, &str, Folder)>> = Mutex::new(Vec::new());
     let mut folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -267,13 +266,13 @@ fn runtime_folder(user: User, file: &'static str) -> PathBuf {
     path
 }
 
-/// Whether orphans among its descendants are handed to this process.
+/// Whether this process is the subreaper of its descendants.
 #[must_use]
 pub fn is_subreaper() -> bool {
     rustix::process::child_subreaper().is_ok_and(|reaper| reaper.is_some())
 }
 
-/// Everybody else with the token of this process: for a test that is played in a process of its own.
+/// All other processes with the token of this process: for a test that runs in a process of its own.
 ///
 /// # Panics
 /// If it has none.
@@ -289,23 +288,22 @@ pub fn company() -> Vec<Found> {
     others.filter(is_of_it).filter_map(|stat| Found::by_pid(stat.pid)).collect()
 }
 
-/// Everything that was started with one token. Whatever is left of it is killed when the value goes, so that a failed
-/// test leaves nothing behind either.
+/// All processes with one token. Dropping the value kills the processes that are left, so a failed test leaves nothing behind either.
 #[derive(Debug)]
 pub struct Scene {
     token: String,
-    /// With whose rights.
+    /// The user as whom its processes run.
     pub user: User,
     /// A runtime directory of its own, if it has one.
     runtime: Option<Folder>,
     /// The source file that made it.
     file: &'static str,
-    /// Whether nobody has to look for it any more.
+    /// Whether the caller knows that no process is left, so that dropping the value need not search.
     is_over: bool,
 }
 
 impl Scene {
-    /// A scene in which nobody is, yet. Its runtime directory is that of the file that calls this.
+    /// A scene without processes. Its runtime directory is that of the source file of the caller.
     #[must_use]
     #[track_caller]
     pub fn new(user: User) -> Self {
@@ -313,7 +311,7 @@ impl Scene {
         Self { token: unique(), user, runtime: None, file, is_over: false }
     }
 
-    /// A scene with a runtime directory of its own, in which nobody else's records are.
+    /// A scene with a runtime directory of its own, without records of other scenes.
     #[must_use]
     pub fn apart(user: User) -> Self {
         let mut scene = Self::new(user);
@@ -321,7 +319,7 @@ impl Scene {
         scene
     }
 
-    /// Says that nobody is left, for whoever has seen that: with many scenes at once, a last look at all of `/proc` for each is much.
+    /// Tells that no process is left, if the caller has checked that. With many scenes, a last scan of `/proc` for each costs much.
     pub fn is_over(&mut self) {
         self.is_over = true;
     }
@@ -344,17 +342,17 @@ impl Scene {
         command
     }
 
-    /// Lets a command of another scene have its records where this one has them.
+    /// Makes a command of another scene keep its records in the directories of this scene.
     fn lend_its_place(&self, command: &mut Command) {
         command.env("XDG_RUNTIME_DIR", self.runtime());
         if let Some(folder) = &self.runtime {
-            // Where records are when there is no runtime directory: others of this machine may be there.
+            // Records go there when there is no runtime directory; the default has records of other programs of this machine.
             command.env("XDG_STATE_HOME", folder.path().join("state"));
         }
     }
 
-    /// Everybody who bears the token, and is not a zombie; and the brokers in a runtime directory of its own, whom nobody's
-    /// environment is handed on to.
+    /// All processes with the token, except zombies. Also the brokers in the scene's own runtime directory: a broker does not inherit
+    /// the environment of the process that starts it.
     #[must_use]
     pub fn everybody(&self) -> Vec<Found> {
         let mark = format!("{TOKEN}={}", self.token);
@@ -373,19 +371,19 @@ impl Scene {
         all.into_iter().filter(|stat| !stat.is_zombie()).filter_map(of_this).collect()
     }
 
-    /// Those whose command line has this in it.
+    /// The processes whose command line contains `part`.
     #[must_use]
     pub fn those_with(&self, part: &str) -> Vec<Found> {
         self.everybody().into_iter().filter(|found| found.command.contains(part)).collect()
     }
 
-    /// Waits until nobody is left.
+    /// Waits until no process is left.
     ///
     /// # Panics
-    /// If somebody still is after the given time, saying who.
+    /// If a process is left after the given time. The message lists the processes.
     pub fn expect_empty_within(&self, time: Duration) {
-        // One that ends gives back its environment, by which it is found, before its files; one that becomes another program has none
-        // for a moment. So whoever was seen counts until it is gone.
+        // An ending process loses its environment, by which it is found, before its files. A process in `exec` has no environment
+        // for a moment. So a process that was found once counts until it is gone.
         let mut seen: Vec<Found> = Vec::new();
         let is_empty = comes_true(time, &mut || {
             seen.retain(Found::is_alive);
@@ -401,10 +399,10 @@ impl Scene {
         assert!(is_empty, "still there after {time:?}: {left:#?}");
     }
 
-    /// Waits until nobody is left.
+    /// Waits until no process is left.
     ///
     /// # Panics
-    /// If somebody still is after a long time.
+    /// If a process is left after [`PATIENCE`].
     pub fn expect_empty(&self) {
         self.expect_empty_within(PATIENCE);
     }
@@ -423,7 +421,7 @@ impl Drop for Scene {
     }
 }
 
-/// A host that a test has started, with its orders and what it says.
+/// A host that a test has started, with its orders and its output.
 #[derive(Debug)]
 pub struct Host {
     process: Child,
@@ -451,7 +449,7 @@ impl Host {
         Self { process, orders, says, friends }
     }
 
-    /// The next line that the host or its command says; empty at the end.
+    /// The next line that the host or its command prints; empty at the end.
     ///
     /// # Panics
     /// If it cannot be read.
@@ -461,7 +459,7 @@ impl Host {
         line.trim_end().to_owned()
     }
 
-    /// Reads lines until both the front's number and the command's `ready` have been seen, and returns the front.
+    /// Reads lines until the front's number and the command's `ready` have come, and returns the front.
     ///
     /// # Panics
     /// If one of them does not come.
@@ -478,14 +476,14 @@ impl Host {
         front.expect("seen")
     }
 
-    /// Has it say a line to its command.
+    /// Makes the host write a line to its command.
     pub fn say(&mut self, line: &str) {
         self.order(&format!("say {line}"));
     }
 
-    /// Gives it an order.
+    /// Gives the host an order.
     pub fn order(&mut self, order: &str) {
-        // A host that is gone obeys nobody.
+        // The host may have ended already.
         writeln!(self.orders, "{order}").ok();
     }
 
@@ -498,7 +496,7 @@ impl Host {
         self.process.wait().expect("reap the host");
     }
 
-    /// Checks that what the host started beside its command is still there.
+    /// Checks that the process that the host started beside its command still lives.
     ///
     /// # Panics
     /// If it is not.
@@ -539,13 +537,13 @@ pub fn open_files() -> io::Result<Vec<(i32, String)>> {
             files.push((fd, target.display().to_string()));
         }
     }
-    // The one that listed them.
+    // The file descriptor of this listing.
     files.retain(|(_, target)| !target.contains("/fd"));
     files.sort();
     Ok(files)
 }
 
-/// Strangers that must stay as they are: one alone, and one at the head of a group.
+/// Unrelated processes that nostray must not touch: one in this group, and one that leads a group of its own.
 #[derive(Debug)]
 pub struct Bystanders {
     scene: Scene,
@@ -554,7 +552,7 @@ pub struct Bystanders {
 }
 
 impl Bystanders {
-    /// Starts a few: in a group of their own, and a plain one.
+    /// Starts both processes.
     ///
     /// # Panics
     /// If they cannot be started.
@@ -578,7 +576,7 @@ impl Bystanders {
         Self { scene, processes, before }
     }
 
-    /// Checks that each is still there, the same as before.
+    /// Checks that each process still lives, and is the same as before.
     ///
     /// # Panics
     /// If one is not.

@@ -17,16 +17,16 @@ use crate::{Args, Failure};
 
 /// How often a host reconnects for one turn.
 const TRIES: u32 = 5;
-/// By which a host knows a bridge in the list of processes.
+/// The pattern by which a host finds bridges in the list of processes.
 const PATTERN: &str = "bridge.cjs";
 
 /// `memory-host --name NAME [--providers N] [--turns N] [--pause-in TURN,TURN] [--crash-in TURN,TURN] [--probe] [--kill-leftovers]
 /// [--viewer] -- NODE bridge.cjs ARGS`
 ///
 /// `--probe`: does nothing unless NODE says its version. `--kill-leftovers`: kills every bridge that it finds before it starts its own.
-/// `--viewer`: starts `NODE bridge.cjs ARGS --daemon`, too. Prints `started` when every provider has a session. In a turn of `--pause-in`, prints
-/// `in turn N` when it is open for every provider, and waits for a line on its stdin. A turn of `--crash-in` has the bridge crash while
-/// its end is in flight. Prints `done {"stored":…,"lost":…,"reconnects":…}`, and then holds its sessions until its stdin ends.
+/// `--viewer`: also starts `NODE bridge.cjs ARGS --daemon`. Prints `started` when every provider has a session. In a turn of
+/// `--pause-in`, prints `in turn N` when the turn is open for every provider, and waits for a line on its stdin. In a turn of
+/// `--crash-in`, the bridge crashes while the end of the turn is in flight. Prints `done {"stored":…,"lost":…,"reconnects":…}`, and then holds its sessions until its stdin ends.
 pub(crate) fn memory_host(mut args: Args) -> Result<ExitCode, Failure> {
     let name = args.option("--name").ok_or("no --name")?;
     let number = |text: Option<String>| text.map_or(Ok(1), |text| text.parse::<u32>());
@@ -46,12 +46,12 @@ pub(crate) fn memory_host(mut args: Args) -> Result<ExitCode, Failure> {
         }
     }
     if kills {
-        // Of this test alone: the real one ends every process of the machine that it may.
+        // Only processes of this test: the real host kills every matching process that it is allowed to.
         let leftovers = badchild::company().into_iter().filter(|found| found.command.contains(PATTERN));
         leftovers.for_each(|found| found.send(Signal::KILL));
     }
     if views {
-        // As a daemon that is to serve every host: with a group of its own, and without stdio.
+        // A daemon for every host: with a group of its own, and without stdio.
         let mut viewer = Command::new(node);
         viewer.args(&command[1..]).arg("--daemon").process_group(0);
         viewer.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
@@ -172,14 +172,14 @@ impl Provider {
     }
 }
 
-/// A process of the bridge, or of what stands for it.
+/// A process of the bridge, or of its replacement.
 struct Connection {
     process: Child,
     input: Arc<Mutex<Option<ChildStdin>>>,
     answers: Receiver<Value>,
     reader: JoinHandle<()>,
     calls: u64,
-    /// Answers that came before they were waited for.
+    /// Answers that came before a caller waited for them.
     early: VecDeque<Value>,
 }
 
@@ -232,7 +232,7 @@ fn write(input: &Mutex<Option<ChildStdin>>, message: &Value) -> std::io::Result<
     input.write_all(format!("{message}\n").as_bytes())
 }
 
-/// Hands on the answers, and answers what the bridge asks, whenever it does.
+/// Passes answers to the caller, and answers the requests of the bridge.
 fn read(name: &str, output: impl BufRead, input: &Mutex<Option<ChildStdin>>, answers: &Sender<Value>) {
     for line in output.lines().map_while(Result::ok) {
         let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };

@@ -1,5 +1,5 @@
-//! A small server that speaks JSON-RPC lines, in either era of MCP or in none, and does what it is called to do, bad things
-//! included. It keeps a record of all its lives, so that a test sees what each of them was told.
+//! A small server that speaks JSON-RPC lines, in either era of MCP or without MCP, and misbehaves when a call asks for it. Each
+//! process is one life of the server. It records the lines that it gets, so that a test can check them.
 
 mod calls;
 mod nothing;
@@ -17,12 +17,12 @@ use crate::{Args, Failure};
 
 pub(crate) use nothing::serve_nothing;
 
-/// How much of a line is on record.
+/// The length up to which a line is recorded.
 const ON_RECORD: usize = 4096;
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// What is spoken.
+/// The protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tongue {
     /// MCP with a handshake.
@@ -47,11 +47,11 @@ impl Incoming {
     }
 }
 
-/// What a request is answered with.
+/// The answer to a request.
 enum Answer {
     Result(Box<RawValue>),
     Error(i64, String),
-    /// By somebody else, later, or never.
+    /// Another thread answers later, or the request is never answered.
     NotNow,
 }
 
@@ -61,7 +61,7 @@ impl Answer {
     }
 }
 
-/// What this process was told so far.
+/// What the client has told this process so far.
 #[derive(Debug, Default)]
 struct Told {
     initialize: Option<Value>,
@@ -74,13 +74,13 @@ struct Told {
     heard: Vec<String>,
     /// What the client answered to our own requests.
     answers: Vec<Value>,
-    /// Calls that are answered once the client has answered this one.
+    /// Calls that are answered after the client has answered this request.
     asking: Vec<(Value, Box<RawValue>)>,
 }
 
 struct Server {
     tongue: Tongue,
-    /// What it says of itself: from the file of `--facts`, as it is when this process starts.
+    /// The content of the file of `--facts` when this process starts.
     facts: Value,
     ask_when_ready: bool,
     deaf_to_pings: bool,
@@ -88,11 +88,11 @@ struct Server {
     told: Mutex<Told>,
     output: Mutex<std::io::Stdout>,
     record: Mutex<Option<std::fs::File>>,
-    /// Calls that somebody else answers.
+    /// The number of calls that other threads answer.
     open: Mutex<usize>,
     all_answered: Condvar,
     hoard: Mutex<Vec<Vec<u8>>>,
-    /// What no other process of its kind may hold at the same time.
+    /// The locked file of `--claim`, which no other server may hold at the same time.
     claim: Option<std::fs::File>,
 }
 
@@ -104,14 +104,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// [--banner TEXT] [--ask-when-ready] [--ignore-eof] [--exit CODE]
 /// [--end-streams] [--deaf-to-pings] [--byte-by-byte] [--last-wins] [--claim FILE]`
 ///
-/// `--both`: either era of MCP, by what it hears first, as the SDKs do.
+/// `--both`: either era of MCP, by the first message, as the SDKs do.
 /// `--facts`: a file with a JSON object, read at every start, so that a test can change it between two lives: `tools`, `prompts`,
 /// `resources`, `resourceTemplates`, `capabilities`, `page` (items on a page), `refuse` (the handshake), `startDelay`, `exit`.
-/// `--record`: a file to which each process appends `PID start MILLISECONDS`, `PID < LINE` for what it got, and `PID end` at the end of its
-/// input. `--exit`: with this code after that. `--ignore-eof`: not at all, and SIGTERM does not help. `--end-streams`: answers every open stream at the end of its input, as one SDK does. `--ask-when-ready`: asks for `roots/list`, with id 0, as soon as it is initialised.
-/// `--deaf-to-pings`: never answers one. `--byte-by-byte`: reads no further than to the end of the line that it works on.
+/// `--record`: a file to which each process appends `PID start MILLISECONDS`, `PID < LINE` for each line it gets, and `PID end` at the end
+/// of its input. `--exit`: ends with this code after that. `--ignore-eof`: ends neither after that nor by SIGTERM. `--end-streams`:
+/// answers every open stream at the end of its input, as one SDK does. `--ask-when-ready`: asks for `roots/list`, with id 0, as soon as
+/// it is initialised. `--deaf-to-pings`: never answers a ping. `--byte-by-byte`: does not read beyond the end of the current line.
 /// `--last-wins`: of two members with one name takes the last, as Python and JavaScript do, and does not refuse the message.
-/// `--claim`: holds a lock on this file for as long as it lives, and puts `two` on record if another one holds it.
+/// `--claim`: holds a lock on this file while it lives, and records `two` if another server holds the lock.
 pub(crate) fn server(mut args: Args) -> Result<ExitCode, Failure> {
     let both = args.flag("--both");
     let mut input: Box<dyn BufRead> = match args.flag("--byte-by-byte") {
@@ -198,7 +199,7 @@ pub(crate) fn server(mut args: Args) -> Result<ExitCode, Failure> {
 }
 
 impl Server {
-    /// Puts something on record, in one write. One who is killed may leave half a line, so a life begins with a new one.
+    /// Records an event, in one write. A killed server may leave half a line, so a new life begins with a line end.
     fn note(&self, what: &str) {
         if let Some(file) = &mut *lock(&self.record) {
             let before = if what.starts_with("start") { "\n" } else { "" };
@@ -206,7 +207,7 @@ impl Server {
         }
     }
 
-    /// Writes to its client. One that is gone ends it, as it ends most servers.
+    /// Writes to its client. Ends this process if the client is gone, as most servers do.
     fn print(&self, bytes: &[u8]) {
         let mut output = lock(&self.output);
         if output.write_all(bytes).and_then(|()| output.flush()).is_err() {
@@ -286,7 +287,7 @@ impl Server {
         }
     }
 
-    /// The client answers something that we asked.
+    /// The client answers a request of this server.
     fn on_answer(&self, message: &Incoming) {
         let id: Value =
             message.id.as_ref().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
@@ -330,7 +331,7 @@ impl Server {
         self.call(id, method, message.params.as_deref(), &json!({ "arguments": params }))
     }
 
-    /// What every result of the newer era has in it.
+    /// Adds the members that every result of the newer era has.
     fn stamped(&self, mut result: Value) -> Value {
         if self.tongue == Tongue::Modern {
             result["resultType"] = "complete".into();
@@ -338,7 +339,7 @@ impl Server {
         result
     }
 
-    /// What MCP defines, and its counterpart in a protocol that is not MCP.
+    /// The methods of MCP, and their counterparts in a protocol that is not MCP.
     fn on_protocol(&self, id: &RawValue, method: &str, params: &Value) -> Option<Answer> {
         let mut told = lock(&self.told);
         let modern = self.tongue == Tongue::Modern;

@@ -1,4 +1,4 @@
-//! Programs that use up a machine. All of them are bounded, and end by themselves when nobody ends them.
+//! Programs that use up a machine. All of them are bounded, and end by themselves if no test kills them.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

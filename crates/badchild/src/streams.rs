@@ -1,4 +1,4 @@
-//! Programs that speak too much, and one that speaks just right.
+//! Programs that write too much, and an echo server.
 
 use std::io::{BufRead, Read, Write};
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ pub(crate) fn echo() -> Result<ExitCode, Failure> {
     }
 }
 
-/// `flood`: fills stdout and stderr until somebody ends it.
+/// `flood`: fills stdout and stderr until it is killed.
 pub(crate) fn flood(_: Args) -> Result<ExitCode, Failure> {
     let line = [b'x'; 4096];
     std::thread::spawn(move || while std::io::stderr().write_all(&line).is_ok() {});
@@ -28,7 +28,7 @@ pub(crate) fn flood(_: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `long-line BYTES`: reads one line, answers with one of so many bytes, then waits for the end of its input.
+/// `long-line BYTES`: reads one line, answers with a line of so many bytes, then waits for the end of its input.
 pub(crate) fn long_line(mut args: Args) -> Result<ExitCode, Failure> {
     let bytes = args.number("a length")?;
     let mut request = String::new();
@@ -39,7 +39,7 @@ pub(crate) fn long_line(mut args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `call SOCKET LINE`: says one line to whoever listens there, and prints what comes back. Fails if it is not let in.
+/// `call SOCKET LINE`: writes one line to the socket, and prints the answer. Fails if the listener refuses the connection.
 pub(crate) fn call(mut args: Args) -> Result<ExitCode, Failure> {
     let mut socket = std::os::unix::net::UnixStream::connect(args.next("a path")?)?;
     socket.write_all(format!("{}\n", args.next("a line")?).as_bytes())?;
@@ -47,11 +47,11 @@ pub(crate) fn call(mut args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `called SOCKET LINE`: listens there, prints the line that the first one says who calls, answers with this one, and ends. It listens to
-/// nobody else, and another one can take its place at once.
+/// `called SOCKET LINE`: listens on the socket, prints the first client's line, answers with LINE, and ends. It removes the socket after
+/// the first connection, so that another listener can bind the path at once.
 pub(crate) fn called(mut args: Args) -> Result<ExitCode, Failure> {
     let path = args.next("a path")?;
-    // Whoever finds it there is heard.
+    // Listen before the path exists: then every client that finds the path can connect.
     let listener = std::os::unix::net::UnixListener::bind(format!("{path}.new"))?;
     std::fs::rename(format!("{path}.new"), &path)?;
     let (mut socket, _) = listener.accept()?;

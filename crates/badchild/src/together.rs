@@ -1,4 +1,4 @@
-//! Several things at once.
+//! Runs work in parallel.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Does all the work, a few pieces at a time: most of it is waiting.
 ///
 /// # Panics
-/// If one of them does.
+/// If a piece panics.
 pub fn in_parallel<T: Send>(work: Vec<T>, one: impl Fn(T) + Sync) {
     so_many_at_once(6, work, one);
 }
 
-/// Does all the work, so many pieces at a time, beginning with the last.
+/// Does all the work, `count` pieces at a time, beginning with the last.
 ///
 /// # Panics
-/// If one of them does.
+/// If a piece panics.
 pub fn so_many_at_once<T: Send>(count: usize, work: Vec<T>, one: impl Fn(T) + Sync) {
     let work = Mutex::new(work);
     std::thread::scope(|scope| {
@@ -28,7 +28,8 @@ pub fn so_many_at_once<T: Send>(count: usize, work: Vec<T>, one: impl Fn(T) + Sy
     });
 }
 
-/// True once this is dropped: a scope waits for its threads also when it panics, so whoever they wait for must end in every way.
+/// Sets the flag when it is dropped. A scope waits for its threads also when it panics, so the flag that they poll must be set on
+/// every path.
 #[derive(Debug)]
 pub struct Over<'a>(pub &'a AtomicBool);
 

@@ -12,9 +12,9 @@ use crate::{Args, Failure};
 
 /// A child with one descendant of a given kind.
 ///
-/// `tree cooperative|stubborn plain|term-ignoring|setsid|daemon [--serve FILE]`: says `ready` when the descendant is, then waits for
-/// the end of its input and ends, or (stubborn) ignores that and every signal that can be ignored. `--serve`: makes the file instead of
-/// saying anything, which not everybody hands on, and answers requests meanwhile, as somebody in front of an MCP server expects.
+/// `tree cooperative|stubborn plain|term-ignoring|setsid|daemon [--serve FILE]`: prints `ready` when the descendant is ready, then waits
+/// for the end of its input and ends. A stubborn tree ignores that and every signal that can be ignored. `--serve`: answers MCP
+/// requests, and creates the file instead of printing `ready`, since not every proxy passes on a line that is not MCP.
 pub(crate) fn tree(mut args: Args) -> Result<ExitCode, Failure> {
     let complete = args.option("--serve");
     let stubborn = args.next("a manner")? == "stubborn";
@@ -32,8 +32,7 @@ pub(crate) fn tree(mut args: Args) -> Result<ExitCode, Failure> {
     served.map(|()| ExitCode::SUCCESS)
 }
 
-/// Says that all is ready, in the words of `BADCHILD_READY` if there are any; then waits for the end of its input, or
-/// (stubborn) for nothing.
+/// Prints `BADCHILD_READY`, or `ready` if that is not set. Then waits for the end of its input; a stubborn tree never ends.
 fn stay(stubborn: bool) -> Result<ExitCode, Failure> {
     println!("{}", std::env::var(badchild::READY).as_deref().unwrap_or("ready"));
     std::io::stdout().flush()?;
@@ -44,7 +43,7 @@ fn stay(stubborn: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts a descendant, and returns when it has become what it is to be.
+/// Starts a descendant, and returns when it is complete.
 pub(crate) fn start_member(kind: &str) -> Result<(), Failure> {
     let mut member = Command::new(std::env::current_exe()?).args(["member", kind]).stdout(Stdio::piped()).spawn()?;
     let mut ready = [0];
@@ -62,14 +61,14 @@ pub(crate) fn member(mut args: Args) -> Result<ExitCode, Failure> {
         "term-ignoring" => ignore_everything()?,
         "setsid" => drop(setsid()?),
         "daemon" => {
-            // As daemon(3) does, and a second fork so that it is no session leader either.
+            // As daemon(3) does, with a second fork so that the daemon is not a session leader either.
             for _ in 0..2 {
                 let before = std::process::id();
                 if let Side::Parent(_) = fork()? {
                     exit_now(0);
                 }
                 setsid().ok();
-                // It is complete when nothing is left of the one that forked it.
+                // The daemon is complete when its parent has ended.
                 while std::os::unix::process::parent_id() == before {
                     std::thread::sleep(Duration::from_micros(200));
                 }
@@ -124,7 +123,7 @@ pub(crate) fn ignore_everything() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Holds no file that anybody could wait for, and no directory.
+/// Replaces stdin, stdout and stderr by `/dev/null`, so that no reader waits for this process.
 fn close_everything() {
     if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
         rustix::stdio::dup2_stdin(&null).ok();

@@ -1,4 +1,4 @@
-//! Somebody who holds processes, so that they do nothing for as long as a test wants.
+//! A debugger that holds processes stopped for as long as a test wants.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Stdio};
@@ -8,16 +8,16 @@ use badchild::{Found, Scene};
 
 use crate::slots::raw;
 
-/// Somebody who holds processes as a debugger does: no SIGCONT moves them.
+/// A process that traces others as a debugger does: no SIGCONT continues them.
 pub struct Debugger {
     process: Child,
     says: Receiver<String>,
 }
 
 impl Debugger {
-    /// One that has not attached to anybody yet.
+    /// A debugger that has not attached to any process yet.
     pub fn start(scene: &Scene) -> Self {
-        // In Python, since it needs no more than three system calls, and no Rust of ours outside of `sys` may be unsafe.
+        // In Python: three system calls suffice, and our Rust code outside of `sys` must not be unsafe.
         let script = "
 import ctypes, os, sys
 ptrace = ctypes.CDLL(None, use_errno=True).ptrace
@@ -51,7 +51,7 @@ except ChildProcessError:
         assert_eq!(self.says.recv_timeout(badchild::PATIENCE).as_deref(), Ok(word));
     }
 
-    /// Attaches to these processes, which stop by that.
+    /// Attaches to these processes, which stops them.
     pub fn attach(&mut self, victims: &[Found]) {
         let numbers: Vec<String> = victims.iter().map(|found| raw(found).to_string()).collect();
         writeln!(self.process.stdin.as_mut().expect("piped"), "{}", numbers.join(" ")).expect("write");

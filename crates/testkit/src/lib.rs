@@ -1,5 +1,5 @@
-//! What the tests of the command line share: how they start nostray, and the stages, hosts and contenders that they start it with.
-//! Compiled once, for all of the programs in `crates/cli/tests`.
+//! Shared by the tests of the command line: starts nostray, with the stages, hosts and contenders that the tests need. Compiled once
+//! for all test programs in `crates/cli/tests`.
 
 pub mod debugger;
 pub mod many;
@@ -20,7 +20,7 @@ pub fn nostray() -> PathBuf {
     publish(&badchild::beside_test("nostray"))
 }
 
-/// Graces that are long enough to be told apart, and short enough for thousands of rounds.
+/// Graces that are long enough to be distinguished, and short enough for thousands of rounds.
 pub const GRACES: [&str; 4] = ["--eof-grace", "150ms", "--term-grace", "200ms"];
 
 /// The words of `nostray run OPTIONS -- badchild MANNER`.
@@ -52,13 +52,13 @@ pub fn start_host(scene: &Scene, host_options: &[&str], options: &[&str], manner
 pub struct Own {
     /// The process that the host started.
     pub front: Found,
-    /// Takes over from a guard that is killed.
+    /// Takes over from a killed guard.
     pub spare: Found,
     /// The parent of the child.
     pub guard: Found,
 }
 
-/// Finds them by the names that they give themselves. Whoever was just forked to sweep has not got one of its own for a moment.
+/// Finds nostray's processes by the names that they set. A newly forked sweeper has its parent's name for a moment, so look again.
 pub fn own_processes(scene: &Scene) -> Own {
     let mut everybody = Vec::new();
     let named = |all: &[Found], name: &str| {
@@ -76,7 +76,8 @@ pub fn own_processes(scene: &Scene) -> Own {
     own.unwrap_or_else(|| panic!("not one of each among {everybody:#?}"))
 }
 
-/// A child may be there before its guard has put on record who it is. If all of ours are killed then, nobody can tell whose it is.
+/// Waits until the guard is on record. A child may start before that; if a test then kills all of nostray's processes, no sweeper
+/// can tell whose child it is.
 pub fn wait_until_on_record(place: &Scene, guard: &Found) {
     let who = format!("\"guard\":{{\"pid\":{},", guard.stat.pid);
     wait_until("the guard is on record", || {

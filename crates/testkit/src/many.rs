@@ -1,4 +1,4 @@
-//! Many hosts that share what they start, and what a test wants to see of those who keep it for them: broker and stewards.
+//! Many hosts that share a child, and the broker and stewards that keep it for them.
 
 use std::process::{Command, Output};
 
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use crate::stage::{Caller, Stage};
 
-/// Where sessions play together.
+/// A stage for sessions that share children.
 pub struct Many {
-    /// Records, files and cache of all sessions.
+    /// The records, files and cache of all sessions.
     pub stage: Stage,
 }
 
@@ -31,8 +31,8 @@ impl Many {
         Self { stage: Stage::for_user(user) }
     }
 
-    /// Starts `nostray share OPTIONS -- badchild server SERVER_OPTIONS`. The child is ended with the last session, with short
-    /// graces, unless the options say otherwise.
+    /// Starts `nostray share OPTIONS -- badchild server SERVER_OPTIONS`. Unless the options say otherwise, the child ends with the
+    /// last session, with short graces.
     pub fn share(&self, options: &[&str], server: &[&str]) -> Caller {
         self.share_in(options, server, |_| {})
     }
@@ -50,14 +50,14 @@ impl Many {
         self.stage.launch("share", &[options, linger].concat(), words, change)
     }
 
-    /// A session that has made its handshake.
+    /// Starts a session, and makes its handshake.
     pub fn begun(&self, options: &[&str]) -> Caller {
         let mut caller = self.share(options, &[]);
         caller.initialize();
         caller
     }
 
-    /// Several of them, called `s0`, `s1` and so on.
+    /// Starts several sessions, called `s0`, `s1` and so on.
     pub fn several(&self, count: usize, options: &[&str]) -> Vec<Caller> {
         let start = |number: usize| {
             let name = format!("s{number}");
@@ -71,32 +71,32 @@ impl Many {
         self.stage.nostray(words)
     }
 
-    /// What such a command prints.
+    /// The output of such a command.
     pub fn says(&self, words: &[&str]) -> String {
         let output = self.nostray(words);
         assert!(output.status.success(), "{words:?}: {output:?}");
         text(&output)
     }
 
-    /// What `ps --json` says of each child.
+    /// The entry of each child in `ps --json`.
     pub fn pens(&self) -> Vec<Value> {
         let shown: Value = serde_json::from_slice(&self.nostray(&["ps", "--json"]).stdout).expect("JSON");
         shown["pens"].as_array().cloned().expect("an array")
     }
 
-    /// The same, of the only child that there is.
+    /// The entry of the only child.
     pub fn pen(&self) -> Value {
         let mut pens = self.pens();
         assert_eq!(pens.len(), 1, "{pens:#?}");
         pens.remove(0)
     }
 
-    /// The id of the only child that there is.
+    /// The id of the only child.
     pub fn id(&self) -> String {
         self.pen()["id"].as_str().expect("an id").to_owned()
     }
 
-    /// Waits until as many sessions as this are on record for the only child, and returns what is shown of it.
+    /// Waits until so many sessions are on record for the only child, and returns its entry.
     pub fn wait_for_leases(&self, count: usize) -> Value {
         wait_until(&format!("{count} leases are on record"), || {
             let pens = self.pens();
@@ -105,7 +105,7 @@ impl Many {
         self.pen()
     }
 
-    /// Waits until as many sessions as this are on record, of whichever child.
+    /// Waits until so many sessions are on record, of any child.
     pub fn wait_for_leases_of_any(&self, count: usize) {
         let leases = |pen: &Value| pen["shared"]["leases"].as_array().map_or(0, Vec::len);
         wait_until(&format!("{count} leases are on record"), || {
@@ -117,7 +117,7 @@ impl Many {
         self.stage.own().into_iter().filter(|found| found.stat.name == name).collect()
     }
 
-    /// Every broker that lives.
+    /// Every live broker.
     pub fn brokers(&self) -> Vec<Found> {
         self.keepers("nostray-broker")
     }
@@ -127,7 +127,7 @@ impl Many {
         self.stage.the("nostray-broker")
     }
 
-    /// Every steward that lives.
+    /// Every live steward.
     pub fn stewards(&self) -> Vec<Found> {
         self.keepers("nostray-steward")
     }
@@ -143,7 +143,7 @@ impl Many {
         assert_eq!(caller.code(), 0, "{}", caller.errors());
     }
 
-    /// Ends all of them, and sees that nothing is left of anything.
+    /// Ends all sessions, and checks that no process is left.
     pub fn end_all(&self, callers: impl IntoIterator<Item = Caller>) {
         let mut callers: Vec<Caller> = callers.into_iter().collect();
         callers.iter_mut().for_each(Caller::close);
@@ -153,7 +153,7 @@ impl Many {
         self.expect_nobody();
     }
 
-    /// Waits until nobody is left: no session, no child, and no broker once it is asked to leave.
+    /// Waits until no process is left: no session, no child, and no broker after a request to leave.
     pub fn expect_nobody(&self) {
         wait_until("only the broker is left", || {
             self.stage.scene.everybody().iter().all(|found| found.stat.name == "nostray-broker")

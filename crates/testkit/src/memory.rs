@@ -1,4 +1,4 @@
-//! Hosts of a memory bridge (`badchild memory-host`), each a process of its own, and what a test wants to see of them.
+//! Hosts of a memory bridge (`badchild memory-host`), each a process of its own, and checks of their work.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::many::Many;
 use crate::nostray;
 
-/// A folder with a `node` that is the bridge's, and the place where the bridge stores turns.
+/// A folder with the `node` of the bridge, and the file in which the bridge stores turns.
 pub struct Memory {
     /// The sessions of the hosts.
     pub many: Many,
@@ -42,7 +42,7 @@ impl Memory {
         [self.many.stage.file("node"), "bridge.cjs".to_owned(), "--store".to_owned(), store].into()
     }
 
-    /// What stands for it: nostray with these options.
+    /// The command that replaces it: nostray with these options.
     pub fn shared(&self, options: &[&str]) -> Vec<String> {
         let defaults = [("--eof-grace", "2s"), ("--term-grace", "2s"), ("--linger", "0s")];
         let defaults = defaults.into_iter().filter(|(name, _)| !options.contains(name));
@@ -58,7 +58,7 @@ impl Memory {
         all.filter(|found| found.stat.name == "node" && !found.command.contains("--daemon")).collect()
     }
 
-    /// How many processes of the bridge there have been.
+    /// The number of bridge processes so far.
     pub fn lives(&self) -> usize {
         std::fs::read_to_string(self.many.stage.file("store.lives")).unwrap_or_default().lines().count()
     }
@@ -77,13 +77,13 @@ impl Memory {
         wait_until("they are gone", || !bridges.iter().any(Found::is_alive));
     }
 
-    /// What the bridges have stored: sessions with their text and the summary that a host has made of it.
+    /// The stored turns: session, text, and the summary that a host made of the text.
     pub fn stored(&self) -> Vec<Value> {
         let store = std::fs::read_to_string(self.many.stage.file("store")).unwrap_or_default();
         store.lines().map(|line| serde_json::from_str(line).expect("a whole line")).collect()
     }
 
-    /// Whether each of them was summarised by the session whose text it is.
+    /// Checks that each text was summarised by its own session.
     pub fn expect_no_crossing(&self) {
         for turn in self.stored() {
             let (session, text) = (turn["session"].as_str().expect("text"), turn["text"].as_str().expect("text"));
@@ -91,7 +91,7 @@ impl Memory {
         }
     }
 
-    /// Starts a host. `command` is the bridge's, or what stands for it.
+    /// Starts a host. `command` is the bridge's own command, or its replacement.
     pub fn host(&self, options: &[&str], command: &[String], change: impl FnOnce(&mut Command)) -> Host {
         let mut host = self.scene().command(&badchild());
         host.arg("memory-host").args(options).arg("--").args(command);
@@ -105,7 +105,7 @@ impl Memory {
     }
 }
 
-/// A host that was started, and what it says.
+/// A host that the test has started, and its output.
 pub struct Host {
     /// The process `badchild memory-host`.
     pub process: Child,
@@ -114,7 +114,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Waits for this line. What the host says of refused turns before it is told by its tally.
+    /// Waits for this line. Lines about refused turns before it are skipped: the tally counts them.
     pub fn expect(&self, line: &str) {
         loop {
             match self.line() {
@@ -133,7 +133,7 @@ impl Host {
         self.orders.as_mut().expect("open").write_all(b"on\n").expect("write");
     }
 
-    /// How many turns it has stored and lost, and how often it has reconnected.
+    /// The number of stored turns, of lost turns, and of reconnects.
     pub fn tally(&self) -> (u64, u64, u64) {
         loop {
             let line = self.line();
@@ -145,7 +145,7 @@ impl Host {
         }
     }
 
-    /// Closes its input, and sees that it ends well.
+    /// Closes its input, and checks that it exits with success.
     pub fn end(mut self) {
         drop(self.orders.take());
         assert!(self.process.wait().expect("reap").success());

@@ -1,5 +1,5 @@
-//! A child that does what a test tells it: Python, a line at a time, over its standard input. So a test knows what has happened, and
-//! what has not yet.
+//! A child that executes Python lines from its standard input, one at a time. So a test knows what the child has done, and what it
+//! has not done yet.
 
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,21 +24,21 @@ for line in sys.stdin:
     print('ok', flush=True)
 ";
 
-/// Such a child, contained with some options.
+/// A puppet child, run by nostray with some options.
 pub struct Puppet {
-    /// Records and files of the child.
+    /// The records and files of the child.
     pub stage: Stage,
     /// The host.
     pub caller: Caller,
 }
 
 impl Puppet {
-    /// On a stage of its own.
+    /// Starts a puppet on a stage of its own.
     pub fn start(options: &[&str]) -> Self {
         Self::start_on(Stage::new(), options, |_| {})
     }
 
-    /// On this stage, with a change to the command of the host.
+    /// Starts a puppet on this stage, with a change to the command of the host.
     pub fn start_on(stage: Stage, options: &[&str], change: impl FnOnce(&mut Command)) -> Self {
         let folder = stage.folder.path().to_owned();
         let caller = stage.launch("run", options, &["python3", "-c", PUPPET], |command| {
@@ -50,24 +50,24 @@ impl Puppet {
         puppet
     }
 
-    /// Lets it do something, and waits until it has.
+    /// Makes the child execute a line, and waits until it is done.
     pub fn does(&mut self, code: &str) {
         self.begins(code);
         self.has_done_it();
     }
 
-    /// Lets it do something that may take long.
+    /// Makes the child execute a line that may take long, and does not wait.
     pub fn begins(&mut self, code: &str) {
         self.caller.write(format!("{code}\n").as_bytes());
     }
 
-    /// Waits until it has done what it was told.
+    /// Waits until the child has executed its line.
     pub fn has_done_it(&mut self) {
         let line = self.caller.next_line();
         assert_eq!(String::from_utf8_lossy(&line), "ok\n", "{}", self.caller.errors());
     }
 
-    /// What `ps --json` says of it.
+    /// The entry of the child in `ps --json`.
     pub fn shown(&self) -> Value {
         let output = self.stage.nostray(&["ps", "--json"]);
         let shown: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -80,7 +80,7 @@ impl Puppet {
         self.shown()["state"].as_str().expect("a state").to_owned()
     }
 
-    /// Waits for a state, and returns since when it is in it.
+    /// Waits for a state, and returns since when the child is in it.
     pub fn wait_for(&self, state: &str) -> u64 {
         wait_until(&format!("it is {state}, not {}", self.state()), || self.state() == state);
         self.shown()["since"].as_u64().expect("a time")
@@ -91,12 +91,12 @@ impl Puppet {
         self.stage.own().into_iter().find(|found| found.stat.name == "nostray-guard").expect("a guard")
     }
 
-    /// How often the guard has gone to sleep so far.
+    /// The number of times that the guard has gone to sleep so far.
     pub fn naps(&self) -> u64 {
         naps_of(&self.guard())
     }
 
-    /// Waits until the guard has looked for something a few times more.
+    /// Waits until the guard has polled a few times more.
     pub fn wait_for_looks(&self) {
         let before = self.naps();
         wait_until("the guard looks a few times", || self.naps() > before + 3);
@@ -107,7 +107,7 @@ impl Puppet {
         wait_until_quiet(&self.guard());
     }
 
-    /// What happened to it, in words, without the start.
+    /// The journal of the child as text, without the start.
     pub fn story(&self) -> Vec<String> {
         let told = self.stage.journal();
         let words = |line: &str| line.splitn(3, "  ").nth(2).map(str::to_owned);
@@ -119,25 +119,25 @@ impl Puppet {
         self.story().iter().filter(|line| line.starts_with("ready")).count()
     }
 
-    /// It is in the journal once that it is ready: a moment after it is on record.
+    /// Checks that the journal tells once that the child is ready. The journal entry follows the record with a short delay.
     pub fn is_told_ready_once(&self) {
         wait_until("it is told", || self.times_ready() > 0);
         assert_eq!(self.times_ready(), 1, "{:?}", self.story());
     }
 
-    /// Ends it as hosts do, and sees that nothing is left.
+    /// Closes its input as hosts do, and checks that nothing is left.
     pub fn end(self) {
         let Self { stage, caller } = self;
         caller.end(&stage);
     }
 }
 
-/// Waits until a process has nothing to do: it sleeps, and does not turn in circles.
+/// Waits until a process is idle: it sleeps, and does not wake up.
 pub fn wait_until_quiet(found: &Found) {
     wait_until("it is quiet", || {
-        // One that waits for the processor does not move either.
+        // A process that waits for a CPU does not nap either, so also check that this process sleeps.
         let before = (naps_of(found), sleeps(found));
-        std::thread::sleep(Duration::from_millis(100)); // for as long as this it has not moved
+        std::thread::sleep(Duration::from_millis(100)); // an idle process does not wake up during this time
         before == (naps_of(found), true) && sleeps(found)
     });
 }
@@ -156,7 +156,7 @@ fn status_of(found: &Found, key: &str) -> String {
     line.trim().to_owned()
 }
 
-/// Milliseconds of Unix time, as records have them.
+/// Unix time in milliseconds, as in records.
 pub fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     since.as_millis().try_into().expect("not so late")

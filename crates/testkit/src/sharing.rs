@@ -1,4 +1,4 @@
-//! Several hosts on one [`Stage`] that share a server through `nostray share`, and who is there of it all.
+//! Several hosts on one [`Stage`] that share a server through `nostray share`, and the processes that live there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,21 +16,21 @@ use crate::stage::{Caller, Stage};
 pub const BROKER: &str = "nostray-broker";
 /// The name of the process of a steward.
 pub const STEWARD: &str = "nostray-steward";
-/// Of the processes around a child, outermost first.
+/// The names of the processes around a child, outermost first.
 pub const PEN: [&str; 3] = ["nostray-front", "nostray-spare", "nostray-guard"];
 
 /// How long the child is kept after the last session, unless a test says otherwise.
 const LINGER: [&str; 2] = ["--linger", "200ms"];
 
-/// For sessions of hosts that have another environment.
+/// Ignores the environment when sessions are matched, so that hosts with different environments share a child.
 pub const BY_COMMAND: [&str; 2] = ["--share-env", ""];
 
-/// Whether there is time for as much as the real thing takes.
+/// Whether there is time for the full-length tests.
 pub fn is_long() -> bool {
     std::env::var_os("NOSTRAY_LONG").is_some_and(|value| value == "1")
 }
 
-/// Random numbers that come again with the same seed.
+/// Random numbers; the same seed gives the same numbers.
 pub struct Random(u64);
 
 impl Random {
@@ -49,8 +49,8 @@ impl Random {
 }
 
 impl Stage {
-    /// Starts `nostray share OPTIONS -- badchild server SERVER_OPTIONS`, with short times if none are given. No life of the server
-    /// may meet another one.
+    /// Starts `nostray share OPTIONS -- badchild server SERVER_OPTIONS`, with short times if the options give none. The lives of the
+    /// server must not overlap.
     pub fn share(&self, options: &[&str], server: &[&str]) -> Caller {
         let claim = self.file("claim");
         let command = self.server(&[&["--claim", &claim], server].concat());
@@ -63,7 +63,7 @@ impl Stage {
         self.launch("share", &with_linger(options), command, |_| {})
     }
 
-    /// A session that has begun.
+    /// Starts a session, and makes its handshake.
     pub fn shared(&self, options: &[&str], server: &[&str]) -> Caller {
         let mut caller = self.share(options, server);
         caller.initialize();
@@ -97,7 +97,7 @@ impl Stage {
         (host, front)
     }
 
-    /// The processes of the server that live.
+    /// The live processes of the server.
     pub fn servers(&self) -> Vec<Found> {
         let program = format!("{} server", badchild().display());
         self.scene.everybody().into_iter().filter(|found| found.command.starts_with(&program)).collect()
@@ -108,7 +108,7 @@ impl Stage {
         self.scene.everybody().into_iter().filter(|found| found.stat.name == name).collect()
     }
 
-    /// The only one of this name, once those are gone who came too late to be it.
+    /// The only process of this name. A process that lost the race for this role may live a moment longer; wait until it has ended.
     pub fn the(&self, name: &str) -> Found {
         let mut found = Vec::new();
         let is_one = comes_true(badchild::PATIENCE, &mut || {
@@ -119,13 +119,13 @@ impl Stage {
         found.remove(0)
     }
 
-    /// All of nostray's that no host has started.
+    /// All of nostray's processes that no host has started.
     pub fn background(&self) -> Vec<Found> {
         let is_background = |found: &Found| found.stat.name.starts_with("nostray-");
         self.scene.everybody().into_iter().filter(is_background).collect()
     }
 
-    /// How many hold each of the children that the broker has, as it says.
+    /// The number of sessions that hold each child, as the broker reports it.
     pub fn leases(&self) -> Vec<usize> {
         let output = self.nostray(&["broker", "status", "--json"]);
         let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
@@ -133,20 +133,20 @@ impl Stage {
         children.iter().map(|child| child["shared"]["leases"].as_array().map_or(0, Vec::len)).collect()
     }
 
-    /// Waits until the children of the broker are held by as many sessions as this.
+    /// Waits until so many sessions hold the children of the broker.
     pub fn wait_for_leases(&self, leases: &[usize]) {
         let what = format!("leases {leases:?}");
         let came = comes_true(badchild::PATIENCE, &mut || self.leases() == leases);
         assert!(came, "{what}, but {:?}\n{}", self.leases(), self.journal());
     }
 
-    /// Waits until the next life of the server is there, which is this one, counted from 1.
+    /// Waits until this life of the server has started. Lives count from 1.
     pub fn wait_for_life(&self, number: usize) {
         wait_until(&format!("life {number}"), || self.lives().len() >= number);
         assert_eq!(self.lives().len(), number, "{:#?}", self.lives());
     }
 
-    /// Sees that no two lives have met, that nobody stays, and that nobody comes back.
+    /// Checks that no two lives overlapped, that no process stays, and that none comes back.
     pub fn expect_over(&self, lives: usize, watch: Duration) {
         self.scene.expect_empty();
         assert_eq!(self.lives().len(), lives, "{:#?}\n{}", self.lives(), self.journal());
@@ -155,7 +155,7 @@ impl Stage {
         self.expect_never_two();
     }
 
-    /// Sees that no life of the server has met another one.
+    /// Checks that no two lives of the server overlapped.
     pub fn expect_never_two(&self) {
         let met: Vec<_> = self.lives().into_iter().filter(|life| life.was_not_alone).collect();
         assert!(met.is_empty(), "two lives at once: {met:#?}\n{}", self.journal());
@@ -173,23 +173,23 @@ pub fn release(mut caller: Caller) {
     assert_eq!(caller.code(), 0, "{}", caller.errors());
 }
 
-/// Kills, and waits until they are gone.
+/// Kills these processes, and waits until they are gone.
 pub fn kill(victims: &[Found]) {
     victims.iter().for_each(|found| found.send(Signal::KILL));
     wait_until("they are gone", || victims.iter().all(|found| !found.is_alive()));
 }
 
-/// Looks all the time how many processes of the server there are.
+/// Samples the number of processes of the server.
 pub struct Watch {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<(usize, Vec<Found>)>,
 }
 
-/// How often.
+/// The time between two samples.
 const PACE: Duration = Duration::from_millis(50);
 
 impl Watch {
-    /// Looks from now on.
+    /// Starts to sample.
     pub fn over(stage: &Arc<Stage>) -> Self {
         let (stage, is_over) = (stage.clone(), Arc::new(AtomicBool::new(false)));
         let stop = is_over.clone();
@@ -197,7 +197,7 @@ impl Watch {
             let (mut looks, mut most) = (0, Vec::new());
             while looks < 2 || !stop.load(Ordering::Relaxed) {
                 let mut servers = stage.servers();
-                // While one looks through /proc, one may have gone and the next one come.
+                // During the scan of /proc, one server may have ended and the next one started.
                 if servers.len() > 1 {
                     servers.retain(Found::is_alive);
                 }
@@ -205,7 +205,7 @@ impl Watch {
                     most = servers;
                 }
                 looks += 1;
-                // Samples: whoever comes and goes has no event that a stranger could wait for.
+                // Polls: a process that is not the parent gets no event when a server starts or ends.
                 std::thread::sleep(PACE);
             }
             (looks, most)
@@ -213,8 +213,8 @@ impl Watch {
         Self { is_over, thread }
     }
 
-    /// There was one at a time, as far as anybody could see: on a machine that is so busy that a look takes seconds, a short life may
-    /// be over before it is looked at. The lives themselves say whether they have met ([`Stage::expect_never_two`]).
+    /// Checks that no sample found two servers. On a busy machine a sample may take seconds and miss a short life. The servers
+    /// themselves report whether they overlapped ([`Stage::expect_never_two`]).
     pub fn expect_one(self) {
         self.is_over.store(true, Ordering::Relaxed);
         let (looks, most) = self.thread.join().expect("no panic");

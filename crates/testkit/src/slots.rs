@@ -1,5 +1,5 @@
-//! Contenders for one slot on one [`Stage`], whose trees cannot overlap without leaving a trace: everybody of a tree, daemons included,
-//! holds a lock of the test's own, and whoever finds it held says so.
+//! Contenders for one slot on one [`Stage`], whose trees cannot overlap without leaving a trace: every process of a tree, daemons
+//! included, holds a lock of the test's own, and a server that finds the lock held reports it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,17 +12,17 @@ use serde_json::Value;
 use crate::nostray;
 use crate::stage::{Caller, Stage};
 
-/// The slot that is fought for.
+/// The slot that the contenders want.
 pub const SLOT: &str = "db";
 /// Through the managed path.
 pub const MANAGED: [&str; 3] = ["--respawn", "--backoff", "1ms..5ms"];
 
-/// Exit code of one that did not get the slot.
+/// Exit code of a front that did not get the slot.
 pub const NOT_NOW: i32 = 75;
 
-/// Where a slot is fought for.
+/// A stage with contenders for one slot.
 pub struct Ring {
-    /// Records and files of all contenders.
+    /// The records and files of all contenders.
     pub stage: Stage,
 }
 
@@ -43,7 +43,7 @@ impl Ring {
         Self { stage: Stage::for_user(user) }
     }
 
-    /// The words of a server whose whole tree can be caught with another one.
+    /// The command line of a server whose tree cannot overlap with another one unnoticed.
     pub fn words(&self, server: &[&str]) -> Vec<String> {
         let script = "exec 9>>\"$0\"; flock -n 9 || echo two >>\"$1\"; shift; exec \"$@\"";
         let mut words: Vec<String> =
@@ -65,19 +65,19 @@ impl Ring {
         self.run_in(options, server, |_| {})
     }
 
-    /// The same in another environment.
+    /// Like [`Self::run`], with another environment.
     pub fn run_in(&self, options: &[&str], server: &[&str], change: impl FnOnce(&mut Command)) -> Caller {
         let words = self.words(server);
         let words: Vec<_> = words.iter().map(String::as_str).collect();
         let mut options = [&["--slot", SLOT], options].concat();
         if !options.contains(&"--eof-grace") {
-            // On a busy machine, the end of its input may reach a server late.
+            // On a busy machine, a server may see the end of its input late.
             options.extend(["--eof-grace", "6s"]);
         }
         self.stage.launch("run", &options, &words, change)
     }
 
-    /// A host that starts `nostray run --slot db --if-taken replace OPTIONS` again whenever that ends. With `fresh`, each start has a host
+    /// A host that restarts `nostray run --slot db --if-taken replace OPTIONS` whenever that ends. With `fresh`, each start has a host
     /// of its own, as with a wrapper script.
     pub fn restarting_host(&self, options: &[&str], fresh: bool) -> Caller {
         let script = match fresh {
@@ -106,11 +106,11 @@ impl Ring {
         self.show()["holder"]["id"].as_str().expect("an id").to_owned()
     }
 
-    /// One that has got the slot, and answers.
+    /// Starts a contender, and waits until it holds the slot and answers.
     pub fn holder(&self, options: &[&str]) -> Caller {
         let mut caller = self.run(options, &[]);
         caller.initialize();
-        // The answer may be here before it is on record that there was one, and that before it is in the slot's history.
+        // The answer may arrive before nostray writes the record, and the record is written before the slot's history.
         let front = caller.process.id();
         wait_until("it is on record", || {
             let shown = self.show();
@@ -122,8 +122,8 @@ impl Ring {
         caller
     }
 
-    /// Waits until the guard of one has tidied up after the start and does nothing but wait. What happens to it then is seen in its
-    /// order: the end of its input before the end of its child.
+    /// Waits until the guard of a contender has finished the start and only waits for events. From then on it sees events in order:
+    /// the end of its input before the end of its child.
     pub fn wait_until_settled(&self, of: &Caller) {
         wait_until("its guard waits", || {
             let guard = self.keepers(of).into_iter().find(|found| found.stat.name == "nostray-guard");
@@ -132,14 +132,14 @@ impl Ring {
         });
     }
 
-    /// One that stands in the queue, behind so many.
+    /// Starts a contender, and waits until it is queued behind `before` others.
     pub fn waiter(&self, options: &[&str], before: usize) -> Caller {
         let caller = self.run(options, &[]);
         wait_until("it stands in the queue", || self.waiting().len() == before + 1);
         caller
     }
 
-    /// What `nostray slot show` says for scripts.
+    /// The JSON output of `nostray slot show`.
     pub fn show(&self) -> Value {
         serde_json::from_slice(&self.stage.nostray(&["slot", "show", SLOT, "--json"]).stdout).unwrap_or_default()
     }
@@ -149,12 +149,12 @@ impl Ring {
         self.show()["state"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Who waits for the slot, in their order.
+    /// The waiters of the slot, in queue order.
     pub fn waiting(&self) -> Vec<Value> {
         self.show()["waiting"].as_array().cloned().unwrap_or_default()
     }
 
-    /// Who has held the slot.
+    /// The past holders of the slot.
     pub fn history(&self) -> Vec<Value> {
         self.show()["history"].as_array().cloned().unwrap_or_default()
     }
@@ -170,7 +170,7 @@ impl Ring {
         entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|kind| kind == "json")).collect()
     }
 
-    /// nostray's processes around the tree of the one that was started so.
+    /// nostray's processes around the tree of this contender.
     pub fn keepers(&self, of: &Caller) -> Vec<Found> {
         let own = self.stage.own();
         let mut keepers: Vec<Found> = own.iter().filter(|found| raw(found) == of.process.id()).cloned().collect();
@@ -182,20 +182,20 @@ impl Ring {
         keepers
     }
 
-    /// Kills those who keep it all at once, so that none of them acts on the death of another.
+    /// Kills nostray's processes around this tree all at once, so that none of them acts on the death of another.
     pub fn kill_keepers(&self, of: &Caller) {
         let keepers = self.keepers(of);
         assert!(keepers.len() >= 3, "{keepers:?}");
         kill_at_once(&keepers);
     }
 
-    /// No two trees were there at once.
+    /// Checks that no two trees lived at the same time.
     pub fn expect_one_at_a_time(&self) {
         let seen = std::fs::read_to_string(self.overlap()).unwrap_or_default();
         assert_eq!(seen, "", "two trees at once\n{}", self.stage.journal());
     }
 
-    /// The slot is free, nobody is there, and no two trees ever were at once.
+    /// Checks that the slot is free, that no process is left, and that no two trees ever lived at the same time.
     pub fn expect_over(&self) {
         self.stage.scene.expect_empty();
         self.expect_one_at_a_time();
@@ -204,7 +204,7 @@ impl Ring {
         assert_eq!(shown["waiting"], serde_json::json!([]), "{shown:#}");
     }
 
-    /// Whoever was started so has the slot now, answers, and is the only one there.
+    /// Checks that this contender holds the slot and answers, and that its server is the only one.
     pub fn expect_holder(&self, caller: &mut Caller) {
         caller.initialize();
         let pid = caller.pid();
@@ -214,12 +214,12 @@ impl Ring {
 }
 
 impl Stage {
-    /// The processes of the server that live, by number.
+    /// The live processes of the server, by number.
     pub fn servers_here(&self) -> Vec<i64> {
         let program = format!("{} server", badchild().display());
         let all = self.scene.everybody().into_iter().filter(|found| found.command.starts_with(&program));
         let mut servers: Vec<Found> = all.collect();
-        // While one looks through /proc, one may have gone and the next one come.
+        // During the scan of /proc, one server may have ended and the next one started.
         if servers.len() > 1 {
             servers.retain(Found::is_alive);
         }
@@ -232,21 +232,21 @@ pub fn raw(found: &Found) -> u32 {
     found.stat.pid.as_raw_nonzero().get().unsigned_abs()
 }
 
-/// Stopped first, so that none of them acts on the death of another.
+/// Kills these processes. It stops them first, so that none of them acts on the death of another.
 pub fn kill_at_once(victims: &[Found]) {
     victims.iter().for_each(|found| found.send(Signal::STOP));
-    // The outermost first: the end of spare and guard continues a front that is stopped.
+    // The outermost process first: the end of spare and guard continues a stopped front.
     victims.iter().for_each(|found| found.send(Signal::KILL));
     wait_until("they are gone", || victims.iter().all(|found| !found.is_alive()));
 }
 
-/// Ends one as hosts do, and returns its code.
+/// Ends a contender as hosts do, and returns its exit code.
 pub fn end(mut caller: Caller) -> i32 {
     caller.close();
     caller.code()
 }
 
-/// Waits until it has ended, however that is.
+/// Waits until the front has ended, with any status.
 pub fn ended(caller: &mut Caller) {
     wait_until("it has ended", || caller.process.try_wait().expect("look").is_some());
 }

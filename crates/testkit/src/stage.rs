@@ -1,5 +1,5 @@
-//! A host that talks to `badchild server` through `nostray run`, and what a test wants to see of both: each answer with a
-//! deadline, and all that each of the server's lives was told.
+//! A host that talks to `badchild server` through `nostray run`. A test gets each answer with a deadline, and sees all lines that
+//! each process of the server got. One process of the server is a life.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,7 +18,7 @@ use crate::nostray;
 /// The version key of the newer era.
 pub const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 
-/// Where a server plays: its records, its cache and its files are its own.
+/// The environment of a server, with records, a cache and files of its own.
 pub struct Stage {
     /// All processes.
     pub scene: Scene,
@@ -38,12 +38,12 @@ pub struct Life {
     pub heard: Vec<String>,
     /// Whether it saw the end of its input.
     pub saw_the_end: bool,
-    /// Whether another one was there when it started (`--claim`).
+    /// Whether another server lived when it started (`--claim`).
     pub was_not_alone: bool,
 }
 
 impl Life {
-    /// What it was told, in short: the methods of messages, `answer ID` for answers.
+    /// The lines that it got, in short: the methods of messages, `answer ID` for answers.
     pub fn methods(&self) -> Vec<String> {
         let method = |line: &String| {
             let message: Value = serde_json::from_str(line).unwrap_or_default();
@@ -83,15 +83,15 @@ impl Stage {
         self.cache.path().join("nostray")
     }
 
-    /// Changes what the next life of the server says of itself.
+    /// Changes the facts that the next life of the server reads.
     pub fn facts(&self, facts: &Value) {
-        // At once and whole: a life that starts now may read it.
+        // Atomically: a life that starts now may read the file.
         let new = self.file("facts.new");
         std::fs::write(&new, facts.to_string()).expect("write");
         std::fs::rename(new, self.file("facts")).expect("rename");
     }
 
-    /// Starts `nostray run OPTIONS -- badchild server SERVER_OPTIONS`, with short graces if none are given.
+    /// Starts `nostray run OPTIONS -- badchild server SERVER_OPTIONS`, with short graces if the options give none.
     pub fn start(&self, options: &[&str], server: &[&str]) -> Caller {
         self.start_in(options, server, |_| {})
     }
@@ -103,7 +103,7 @@ impl Stage {
         self.launch("run", options, &command, change)
     }
 
-    /// The same with a server that ends neither with its input nor by a signal that can be ignored, from its first moment on.
+    /// The same with a server that ignores, from its first moment on, the end of its input and every signal that can be ignored.
     pub fn start_stubborn(&self, options: &[&str]) -> Caller {
         let server = self.server(&["--ignore-eof"]);
         let shell = ["sh", "-c", "trap '' TERM; exec \"$@\"", "sh"];
@@ -127,7 +127,7 @@ impl Stage {
         command
     }
 
-    /// Starts any program that becomes nostray, or that talks like it.
+    /// Starts any program that becomes nostray, or that speaks as nostray does.
     pub fn start_plain(&self, program: &str, words: &[&str]) -> Caller {
         let mut run = self.scene.command(program.as_ref());
         run.env("XDG_CACHE_HOME", self.cache.path()).args(words);
@@ -150,7 +150,7 @@ impl Stage {
         Caller::new(run.spawn().expect("start nostray"))
     }
 
-    /// All that the server's lives have on record.
+    /// The record of all lives of the server.
     pub fn lives(&self) -> Vec<Life> {
         let record = std::fs::read(self.file("record")).unwrap_or_default();
         let mut lives: Vec<Life> = Vec::new();
@@ -163,7 +163,7 @@ impl Stage {
                 lives.push(Life { pid, started, heard: Vec::new(), saw_the_end: false, was_not_alone: false });
                 continue;
             }
-            // Who was killed may have left half a line.
+            // A killed server may have left half a line.
             let Some(life) = lives.iter_mut().rev().find(|life| life.pid == pid) else { continue };
             match what.strip_prefix("< ") {
                 Some(heard) => life.heard.push(heard.to_owned()),
@@ -176,7 +176,7 @@ impl Stage {
         lives
     }
 
-    /// How often each call that has a number `n` was read, by all lives together.
+    /// The number of times that all lives together read each call with a number `n`.
     pub fn reads(&self) -> HashMap<u64, usize> {
         let mut reads = HashMap::new();
         for line in self.lives().iter().flat_map(|life| &life.heard) {
@@ -188,8 +188,8 @@ impl Stage {
         reads
     }
 
-    /// With a server that reads `--byte-by-byte`: each call was read once at most, and of those that failed, each life may have read a
-    /// part of one, or all of it and been killed before it could put that on record.
+    /// Checks, for a server with `--byte-by-byte`, that each call was read once at most. At most one failed call per life may be
+    /// missing in the record: the life was killed while it read the call, or before it recorded it.
     pub fn expect_made_once(&self, failed: &HashSet<u64>) {
         let (reads, lives) = (self.reads(), self.lives().len());
         let twice: Vec<_> = reads.iter().filter(|(_, times)| **times > 1).collect();
@@ -198,7 +198,7 @@ impl Stage {
         assert!(lost <= lives, "{lost} calls failed that were not read, in {lives} lives");
     }
 
-    /// The life of the server that is there now.
+    /// The current process of the server.
     pub fn child(&self) -> Found {
         let life = self.lives().pop().expect("it was started");
         Found::by_pid(badchild::pid(life.pid)).expect("is there")
@@ -214,7 +214,7 @@ impl Stage {
         wait_until("nothing is left of the tree", || self.trees().is_empty());
     }
 
-    /// Waits until the child is asleep: nobody is there but the front.
+    /// Waits until the child is asleep: only the front is left.
     pub fn wait_until_asleep(&self) {
         wait_until("it is asleep", || self.scene.everybody().len() == 1 && self.states() == ["asleep"]);
     }
@@ -239,7 +239,7 @@ impl Stage {
         pens.iter().filter_map(|pen| pen["state"].as_str().map(str::to_owned)).collect()
     }
 
-    /// What the server has printed that was not for the host.
+    /// The output of the server that was not for the host.
     pub fn printed(&self) -> String {
         let folder = self.scene.runtime().join("nostray");
         let files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -253,7 +253,7 @@ impl Stage {
     }
 }
 
-/// Whether the host reads what it is told.
+/// Whether the host reads its input.
 #[derive(Default)]
 struct Pause {
     paused: Mutex<bool>,
@@ -266,7 +266,7 @@ pub struct Caller {
     pub process: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<Vec<u8>>,
-    /// What came and was not asked for yet.
+    /// Messages that came and that the test has not asked for yet.
     pending: VecDeque<Vec<u8>>,
     errors: Arc<Mutex<Vec<u8>>>,
     /// Reads stderr to its end.
@@ -277,7 +277,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The host of this process, whose streams are piped.
+    /// A host for this process, whose streams are piped.
     pub fn new(mut process: Child) -> Self {
         let (stdin, stdout) = (process.stdin.take(), process.stdout.take().expect("piped"));
         let stderr = process.stderr.take();
@@ -305,16 +305,16 @@ impl Caller {
         Self { process, stdin, lines, pending: VecDeque::new(), errors, drained, ended: false, pause, asked: 0 }
     }
 
-    /// Stops reading, or goes on.
+    /// Stops reading, or continues.
     pub fn pause(&self, paused: bool) {
         *self.pause.paused.lock().expect("no panic") = paused;
         self.pause.changed.notify_all();
     }
 
-    /// What was said on stderr so far; all of it, once nostray has ended.
+    /// The output on stderr so far; the whole output, once nostray has ended.
     pub fn errors(&self) -> String {
         if self.ended {
-            // Somebody else may hold it open.
+            // Another process may hold stderr open.
             comes_true(Duration::from_secs(2), &mut || self.drained.is_finished());
         }
         String::from_utf8_lossy(&self.errors.lock().expect("no panic")).into_owned()
@@ -325,17 +325,17 @@ impl Caller {
         self.stdin.as_mut().expect("open").write_all(bytes).expect("write to nostray");
     }
 
-    /// For another thread to write to.
+    /// Gives stdin to another thread.
     pub fn take_stdin(&mut self) -> ChildStdin {
         self.stdin.take().expect("open")
     }
 
-    /// Takes back what [`Caller::take_stdin`] gave away.
+    /// Takes stdin back from that thread.
     pub fn give_stdin(&mut self, stdin: ChildStdin) {
         self.stdin = Some(stdin);
     }
 
-    /// Says something that nobody may be there to hear.
+    /// Writes a message. nostray may have ended already.
     pub fn try_send(&mut self, message: &Value) {
         writeln!(self.stdin.as_mut().expect("open"), "{message}").ok();
     }
@@ -345,7 +345,7 @@ impl Caller {
         self.write(format!("{message}\n").as_bytes());
     }
 
-    /// Asks, and returns the id to wait for.
+    /// Sends a request, and returns its id.
     pub fn ask(&mut self, method: &str, params: Value) -> u64 {
         self.asked += 1;
         let id = self.asked;
@@ -372,7 +372,7 @@ impl Caller {
         self.pending.pop_front().or_else(|| self.lines.recv_timeout(time).ok())
     }
 
-    /// The next message for which something holds. Others are kept.
+    /// The next message that matches. Other messages are kept.
     pub fn wait_for(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         let (deadline, mut passed) = (Instant::now() + PATIENCE, VecDeque::<Vec<u8>>::new());
         loop {
@@ -397,19 +397,19 @@ impl Caller {
         self.wait_for(&format!("the answer to {id}"), |message| message["id"] == id && message["method"].is_null())
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the answer.
     pub fn call(&mut self, method: &str, params: Value) -> Value {
         let id = self.ask(method, params);
         self.answer(id)
     }
 
-    /// What a call gives that goes well.
+    /// The result of a call that succeeds.
     pub fn result(&mut self, method: &str, params: Value) -> Value {
         let answer = self.call(method, params);
         answer.get("result").unwrap_or_else(|| panic!("{method}: {answer}")).clone()
     }
 
-    /// The error of a call that goes wrong.
+    /// The error of a call that fails.
     pub fn error(&mut self, method: &str, params: Value) -> Value {
         let answer = self.call(method, params);
         answer.get("error").unwrap_or_else(|| panic!("{method}: {answer}")).clone()
@@ -420,7 +420,7 @@ impl Caller {
         self.wait_for(method, |message| message["method"] == method)
     }
 
-    /// All that came and was not asked for, as far as it has come.
+    /// All messages that have come so far and that the test has not asked for.
     pub fn unasked(&mut self) -> Vec<Value> {
         self.pending.extend(self.lines.try_iter());
         self.pending.drain(..).map(|line| serde_json::from_slice(&line).unwrap_or_default()).collect()
@@ -440,22 +440,22 @@ impl Caller {
         result
     }
 
-    /// What the server's process that answers now says of itself.
+    /// The self-description of the server's current process.
     pub fn who(&mut self) -> Value {
         self.result("who", json!({}))
     }
 
-    /// The number of the server's process that answers now.
+    /// The number of the server's current process.
     pub fn pid(&mut self) -> i64 {
         self.who()["pid"].as_i64().expect("a number")
     }
 
-    /// The end of its output to nostray.
+    /// Closes the input of nostray.
     pub fn close(&mut self) {
         self.stdin = None;
     }
 
-    /// Waits for nostray's end, whether or not it was asked to end.
+    /// Waits until nostray has ended, whether or not the test asked it to, and returns its exit code.
     pub fn code(&mut self) -> i32 {
         let mut status = None;
         comes_true(PATIENCE, &mut || {
@@ -467,7 +467,7 @@ impl Caller {
         status.code().expect("a code")
     }
 
-    /// Ends the session as hosts do, and sees that nothing is left and nothing was said that nobody asked for.
+    /// Ends the session as hosts do, and checks that nostray exits with 0 and that no process is left.
     pub fn end(mut self, stage: &Stage) {
         self.close();
         assert_eq!(self.code(), 0, "{}", self.errors());
@@ -482,7 +482,7 @@ impl Drop for Caller {
     }
 }
 
-/// As much of a line as a person wants to see.
+/// The start of a line, for a failure message.
 pub fn shorten(line: &[u8]) -> String {
     String::from_utf8_lossy(&line[..line.len().min(400)]).into_owned()
 }

@@ -1,17 +1,17 @@
-//! Who is who in a round at this moment, as `/proc` tells.
+//! The role of each process in a round at this moment, by `/proc`.
 
 use nostray_sys::proc::Stat;
 
 use crate::{Found, Pid, Scene};
 
-/// What somebody is in a round.
+/// The role of a process in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// The host of a contender.
     Host,
-    /// A contender without a child: one that waits, is starting, sleeps, or shares somebody else's child.
+    /// A contender without a child: it waits, is starting, sleeps, or shares another contender's child.
     Waiting,
-    /// One that has the slot's lock already, and no child yet.
+    /// A contender that has the slot's lock already, and no child yet.
     Claimant,
     /// The front of a pen.
     Front,
@@ -21,18 +21,18 @@ pub enum Role {
     Spare,
     /// The guard of a pen.
     Guard,
-    /// Anybody of a child's tree.
+    /// A process of a child's tree.
     Child,
-    /// Who keeps a shared child.
+    /// The keeper of a shared child.
     Steward,
-    /// Who keeps those.
+    /// The keeper of the stewards.
     Broker,
-    /// Who ends what dead pens have left.
+    /// The process that ends the remains of dead pens.
     Sweeper,
 }
 
 impl Role {
-    /// All of them.
+    /// All roles.
     pub const ALL: [Self; 11] = [
         Self::Host,
         Self::Waiting,
@@ -48,7 +48,7 @@ impl Role {
     ];
 }
 
-/// Whether it holds the slot: it has the pipe by which its end is seen open a second time then.
+/// Whether the process holds the slot: a holder has the pipe that reports its end open twice.
 fn has_lock(pid: Pid) -> bool {
     let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     files
@@ -58,7 +58,7 @@ fn has_lock(pid: Pid) -> bool {
         > 1
 }
 
-/// Everybody of a scene, and what each is.
+/// All processes of a scene, each with its role.
 pub(super) struct Cast(Vec<(Role, Found)>);
 
 impl Cast {
@@ -87,14 +87,14 @@ impl Cast {
         Self(all.iter().map(|found| (role(found), found.clone())).collect())
     }
 
-    /// One of those who are this.
+    /// A process in this role.
     pub(super) fn pick(&self, wanted: Role, choice: u64) -> Option<&Found> {
         let those: Vec<&Found> = self.0.iter().filter(|(role, _)| *role == wanted).map(|(_, found)| found).collect();
         let at = choice.checked_rem(those.len() as u64)?;
         those.get(usize::try_from(at).ok()?).copied()
     }
 
-    /// nostray's own around the same child as this one, from the inside out, as far as they still are each other's parents.
+    /// nostray's processes around the same child as this one, innermost first, as far as each is still the parent of the one before.
     pub(super) fn around(&self, one: &Found) -> Vec<Found> {
         let own = [Role::Guard, Role::Spare, Role::Front, Role::Managed, Role::Steward];
         let is_own = |pid: Pid| self.0.iter().find(|(role, found)| own.contains(role) && found.stat.pid == pid);
@@ -112,7 +112,7 @@ impl Cast {
                     all.push(found.clone());
                     next = found.stat.parent;
                 }
-                // Somebody of the tree: those around it are further out.
+                // A process of the tree: nostray's processes are further out.
                 None if all.is_empty() && self.0.iter().any(|(_, found)| found.stat.pid == pid) => {
                     next = Stat::of(pid).and_then(|stat| stat.parent);
                 }

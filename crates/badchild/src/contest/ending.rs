@@ -14,11 +14,11 @@ use super::strangers::SLOT;
 use super::{Programs, Tally, Trouble};
 use crate::{Found, comes_true};
 
-/// In this time the slot must be had when nobody else comes, on a machine that is busy with other rounds. All graces of a round
-/// together take a tenth of a second; a shared child that nobody holds any more is kept for ten seconds, and one that does not answer
-/// is given five.
+/// The deadline to obtain the slot when no other contender comes, on a machine that is busy with other rounds. All graces of a round
+/// together take a tenth of a second. A shared child without sessions is kept for ten seconds, and a holder that does not answer gets
+/// five seconds.
 const OBTAINED: Duration = Duration::from_secs(60);
-/// In this time everybody must be gone then.
+/// The deadline for all processes to end after that.
 const GONE: Duration = Duration::from_secs(40);
 
 /// Obtains the slot, once or twice.
@@ -31,19 +31,19 @@ pub(super) fn obtain(ring: &mut Ring<'_>, plan: &Plan) -> Result<(), Trouble> {
             last(ring, waiting, &[])
         }
         Ending::ReplaceThenWait => {
-            // Whoever is in a loop only waits, and for one that is stopped that would be for ever.
+            // A contender above the handover limit only waits, and it would wait for ever for a stopped holder.
             last(ring, "replace", &["--max-handovers", "1000/1m"])?;
             last(ring, waiting, &[])
         }
     }
 }
 
-/// Everybody, and not only those who are stopped already: a stop that is on its way is forgotten with it.
+/// Continues all processes, and not only the stopped ones: SIGCONT also discards a pending stop.
 fn go_on(those: &[Found]) {
     those.iter().for_each(|found| found.send(Signal::CONT));
 }
 
-/// One last contender.
+/// The last contender.
 struct Last(Child);
 
 impl Drop for Last {
@@ -60,7 +60,7 @@ fn last(ring: &mut Ring<'_>, how: &str, options: &[&str]) -> Result<(), Trouble>
     ring.note(format_args!("{name} comes"));
     let start = Instant::now();
     let mut command = ring.scene.command(nostray);
-    // Its child ends with its input, but may come late to it beside all the other rounds.
+    // Its child ends with its input, but other rounds may delay it.
     command.args(["run", "--eof-grace", "30s", "--slot", SLOT, "--if-taken", if_taken]).args(options);
     command.arg("--").arg(badchild).arg("claim");
     command.arg(ring.folder.path()).args([&name, "--"]).arg(badchild).args(["tree", "cooperative", "plain"]);
@@ -85,7 +85,7 @@ fn last(ring: &mut Ring<'_>, how: &str, options: &[&str]) -> Result<(), Trouble>
     }
     if !has_it() {
         ring.evidence = Some(evidence(ring));
-        // Whether it is for want of somebody who is stopped is worth knowing.
+        // Find out whether the slot depends on a stopped process.
         go_on(&ring.scene.everybody());
         let helps = comes_true(GONE, &mut || has_it());
         let then = if helps { "but does" } else { "and not even" };
@@ -108,7 +108,7 @@ fn last(ring: &mut Ring<'_>, how: &str, options: &[&str]) -> Result<(), Trouble>
     }
 }
 
-/// Waits until nobody is left. Those who were stopped are continued, and a broker is asked to leave.
+/// Waits until no process is left. Continues stopped processes, and asks a broker to leave.
 pub(super) fn expect_nothing(ring: &mut Ring<'_>) -> Result<(), Trouble> {
     let start = Instant::now();
     let gone = comes_true(GONE, &mut || {
@@ -121,8 +121,8 @@ pub(super) fn expect_nothing(ring: &mut Ring<'_>) -> Result<(), Trouble> {
     if gone { Ok(()) } else { Err(Trouble::new(format!("somebody is left after {GONE:?}"))) }
 }
 
-/// Records, places in the queue and control groups are gone with those whose they were. What somebody has left who was killed
-/// while it was writing one is gone with the next sweep that finds it old enough.
+/// Checks that records, queue entries and control groups are gone with their owners. A process that is killed while it writes a file
+/// leaves the file behind; the next sweep removes it when it is old enough.
 pub(super) fn expect_no_files(ring: &mut Ring<'_>) -> Result<(), Trouble> {
     expect_none(ring, &["json", "waits"])?;
     let long_ago = SystemTime::now() - Duration::from_secs(120);
@@ -150,16 +150,16 @@ fn expect_none(ring: &Ring<'_>, kinds: &[&str]) -> Result<(), Trouble> {
     Err(Trouble { what: "files are left".to_owned(), details })
 }
 
-/// Files and control groups that belong to pens, or to those who want to be one.
+/// Files and control groups that belong to pens, or to waiters.
 fn of_pens(ring: &Ring<'_>) -> Vec<PathBuf> {
     let mut all = files(&ring.scene.runtime().join("nostray"));
     all.extend(files(&ring.scene.runtime().join("state/nostray/slots").join(SLOT)));
-    // Those of the slot itself, and of the user's broker, stay.
+    // The files of the slot itself, and of the user's broker, stay.
     let stays = |name: &str| {
         ["journal", "lock", "alive", "history.json", "history.new"].contains(&name) || name.starts_with("broker-")
     };
     all.retain(|path| !path.file_name().and_then(|name| name.to_str()).is_some_and(stays));
-    // Of those who were on record. (One that is killed between making its group and its record leaves an empty group.)
+    // Groups of pens on record. (A process that is killed after it makes its group and before its record leaves an empty group.)
     let on_record = journal(ring).into_iter().filter(|entry| entry["event"] == "started" || entry["what"] == "taken");
     let mut groups: Vec<PathBuf> =
         on_record.filter_map(|entry| entry["id"].as_str().and_then(control_group)).collect();
@@ -177,7 +177,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
-/// The control group of a pen, below that of this process, if it is there.
+/// The control group of a pen, below that of this process, if it exists.
 fn control_group(id: &str) -> Option<PathBuf> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -185,13 +185,13 @@ fn control_group(id: &str) -> Option<PathBuf> {
     folders.into_iter().map(|folder| folder.join(format!("nostray-{id}"))).find(|group| group.exists())
 }
 
-/// What nostray has written down.
+/// The entries of nostray's journal.
 fn journal(ring: &Ring<'_>) -> Vec<Value> {
     let text = std::fs::read_to_string(ring.scene.runtime().join("nostray/journal")).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// Counts what happened.
+/// Counts the events of the round.
 pub(super) fn count(ring: &mut Ring<'_>) {
     let holders = std::fs::read_to_string(ring.file("holders")).unwrap_or_default();
     let stories = journal(ring);
@@ -220,7 +220,7 @@ pub(super) fn count(ring: &mut Ring<'_>) {
     }
 }
 
-/// All that helps to understand what went wrong.
+/// All details that help to understand a failure.
 pub(super) fn evidence(ring: &Ring<'_>) -> Vec<String> {
     let mut lines: Vec<String> = ring.scene.everybody().iter().map(describe).collect();
     let runtime = ring.scene.runtime();
@@ -238,7 +238,7 @@ pub(super) fn evidence(ring: &Ring<'_>) -> Vec<String> {
     lines
 }
 
-/// What there is to know about somebody.
+/// The details of a process.
 fn describe(found: &Found) -> String {
     let pid = found.stat.pid;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Twenty who want one slot, and somebody who strikes at random among them: never may two hold it at once, it must be obtained in the
-//! end, and nobody else may be hit.
+//! Twenty contenders want one slot, and the test kills and stops processes among them at random. Two trees must never hold the slot
+//! at once, a last contender must obtain it in the end, and no unrelated process may be hit.
 //!
-//! That two never hold it is not taken from nostray's word: every child takes a lock that its whole tree inherits (`badchild claim`),
-//! and says so if somebody else still has it.
+//! The first check does not rely on nostray's records: every child takes a lock that its whole tree inherits (`badchild claim`), and
+//! reports if another tree still holds it.
 
 mod cast;
 mod ending;
@@ -19,21 +19,21 @@ pub use plan::{CONTENDERS, Plan};
 pub use round::play;
 pub use strangers::Lookalikes;
 
-/// The programs that play.
+/// The programs of a round.
 #[derive(Debug, Clone)]
 pub struct Programs {
     /// The program under test.
     pub nostray: PathBuf,
-    /// The one with the bad manners.
+    /// The `badchild` program.
     pub badchild: PathBuf,
 }
 
-/// What was wrong with a round.
+/// Why a round failed.
 #[derive(Debug)]
 pub struct Trouble {
     /// In a sentence.
     pub what: String,
-    /// All that is known about it.
+    /// The details.
     pub details: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ impl Trouble {
         Self { what: what.into(), details: Vec::new() }
     }
 
-    /// The round could not even be played, since there are too many processes: that says nothing about slots.
+    /// The round could not run, since there are too many processes. That is no failure of slots.
     #[must_use]
     pub fn is_want_of_room(&self) -> bool {
         self.what.contains("Resource temporarily unavailable")
@@ -61,40 +61,41 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// What came of rounds in which nothing was wrong.
+/// The totals of the rounds that passed.
 #[derive(Debug, Default, Clone)]
 pub struct Tally {
-    /// How many.
+    /// How many rounds.
     pub rounds: u64,
     /// How many children held the slot.
     pub children: u64,
-    /// How many pens did.
+    /// How many pens held the slot.
     pub holders: u64,
-    /// How often a holder was asked to hand over, and how often one was ended from outside.
+    /// How often a holder was asked to hand over.
     pub asked: u64,
     /// How often a holder did not answer and was ended from outside.
     pub ended_from_outside: u64,
-    /// How often something was left that the next one had to sweep.
+    /// How often the next holder had to sweep remains.
     pub swept: u64,
-    /// How often somebody who wanted to replace settled for waiting.
+    /// How often a contender that wanted to replace the holder waited instead.
     pub settled: u64,
     /// Refusals: taken, superseded, too late.
     pub refused: [u64; 3],
-    /// How often a host went while its contender waited.
+    /// How often a host ended while its contender waited.
     pub gave_up: u64,
-    /// Strokes that hit somebody, by role and deed.
+    /// Strokes that hit a process, by role and deed.
     pub strokes: [[u64; 5]; Role::ALL.len()],
     /// The longest time in which the slot was obtained in the end, in each way.
     pub slowest: [Duration; 3],
-    /// The longest time from then until nobody was left.
+    /// The longest time from then until no process was left.
     pub slowest_end: Duration,
 }
 
 impl Tally {
-    /// The ways in which it is obtained in the end. A shared child that nobody holds any more is kept for a while.
+    /// The ways in which the slot is obtained in the end. Sharing has an entry of its own: a shared child without sessions is kept for
+    /// a while.
     const HOW: [&'static str; 3] = ["wait", "wait for a shared one", "replace"];
 
-    /// Adds those of others.
+    /// Adds another tally.
     pub fn add(&mut self, other: &Self) {
         let numbers = |tally: &Self| {
             let Self { rounds, children, holders, asked, ended_from_outside, swept, settled, gave_up, .. } = *tally;

@@ -1,4 +1,4 @@
-//! What is to happen in a round, decided beforehand by its seed alone.
+//! The plan of a round. It depends on the seed alone.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use super::cast::Role;
 use crate::User;
 use crate::random::Random;
 
-/// How many want the slot in a round.
+/// The number of contenders in a round.
 pub const CONTENDERS: usize = 20;
 
 /// One round.
 #[derive(Debug)]
 pub struct Plan {
-    /// By which it can be had again.
+    /// The same seed gives the same plan.
     pub seed: u64,
-    /// With whose rights it is played.
+    /// The user as whom its processes run.
     pub user: User,
     pub(super) contenders: Vec<Contender>,
     pub(super) strokes: Vec<Stroke>,
@@ -23,7 +23,7 @@ pub struct Plan {
     pub(super) is_shared: bool,
 }
 
-/// Somebody who wants the slot, with a host of its own.
+/// A contender for the slot, with a host of its own.
 #[derive(Debug)]
 pub(super) struct Contender {
     pub(super) if_taken: &'static str,
@@ -40,7 +40,7 @@ pub(super) struct Contender {
     pub(super) leaves: (Duration, Leave),
 }
 
-/// How a host comes to its end, or only lets go of its child.
+/// How a host ends, or only closes the input of its child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leave {
     Close,
@@ -48,26 +48,26 @@ pub(super) enum Leave {
     Kill,
 }
 
-/// Something that is done to somebody.
+/// A signal to a process, at a time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stroke {
     pub(super) at: Duration,
     pub(super) role: Role,
     pub(super) deed: Deed,
-    /// Which one of those who play the role.
+    /// Selects one of the processes in this role.
     pub(super) choice: u64,
 }
 
-/// What is done.
+/// The kind of a stroke.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Deed {
     Kill,
     Term,
-    /// Stopped for a while.
+    /// Stops the process for a while.
     Pause(Duration),
-    /// Stopped, and nobody continues it before the slot has been obtained in spite of it.
+    /// Stops the process. It stays stopped until the slot has been obtained in spite of it.
     Freeze,
-    /// All of nostray's own around one child are killed at once, so that nobody is left who could see to its tree.
+    /// Kills all of nostray's processes around one child at once, so that none is left to end its tree.
     KillAll,
 }
 
@@ -85,12 +85,12 @@ impl Deed {
     }
 }
 
-/// How the slot is obtained in the end, when nobody comes any more.
+/// How the slot is obtained in the end, when no other contender comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// Those who were stopped are continued, and one waits for it.
+    /// The stopped processes are continued, and a last contender waits for the slot.
     Wait,
-    /// Those who were stopped stay so. One replaces whoever has it, and then one waits.
+    /// The stopped processes stay stopped. One contender replaces the holder, and then another one waits for the slot.
     ReplaceThenWait,
 }
 
@@ -106,7 +106,7 @@ impl Plan {
         let contenders = (0..CONTENDERS).map(|number| Contender::new(number, random, is_shared, window)).collect();
         let count = 4 + random.below(16);
         let mut strokes: Vec<Stroke> = (0..count).map(|_| Stroke::new(random, is_shared)).collect();
-        // Whoever comes next has to see to what is left, and may be struck while it does.
+        // The next claimant or sweeper has to end the remains, and may be struck meanwhile.
         let next: Vec<Stroke> = strokes.iter().filter_map(|stroke| stroke.next(random)).collect();
         strokes.extend(next);
         let ending = random.pick(&[Ending::Wait, Ending::ReplaceThenWait]);
@@ -171,7 +171,7 @@ impl Contender {
                 }
             }
         }
-        // Those who share have one child, so it is called by one name.
+        // Sharing contenders have one child, so they give it one name.
         claim.push(if if_taken == "share" { "shared".to_owned() } else { format!("c{number}") });
         let arrives = Duration::from_micros(random.below(window * 1000));
         let stay = random.pick(&[30, 150, 700, 1200]);
@@ -206,7 +206,7 @@ impl Stroke {
             _ => Deed::KillAll,
         };
         let deed = match (role, deed) {
-            // Around whom nobody is there is nobody else to be killed; and sessions wait for a broker that is stopped.
+            // These roles have no guards, so `KillAll` equals `Kill`. Sessions wait for a stopped broker, so `Freeze` becomes `Pause`.
             (Role::Host | Role::Waiting | Role::Claimant | Role::Broker | Role::Sweeper, Deed::KillAll) => Deed::Kill,
             (Role::Broker, Deed::Freeze) => Deed::Pause(pause),
             (_, deed) => deed,
@@ -215,7 +215,7 @@ impl Stroke {
         Self { at: Duration::from_micros(random.below(window * 1000)), role, deed, choice: random.below(u64::MAX) }
     }
 
-    /// One that follows when nobody was left to see to a tree.
+    /// A stroke that follows `KillAll`, at the process that ends the remaining tree.
     fn next(&self, random: &mut Random) -> Option<Self> {
         let follows = self.deed == Deed::KillAll && random.percent(60);
         let role = random.pick(&[Role::Claimant, Role::Claimant, Role::Sweeper]);

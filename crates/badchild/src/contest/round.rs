@@ -1,4 +1,4 @@
-//! One round: they come, they go, some are struck, and in the end the slot is obtained and nothing is left.
+//! One round: contenders arrive and leave, strokes hit some processes, and in the end the slot is obtained and nothing is left.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,16 +15,16 @@ use super::strangers::{Neighbours, SLOT};
 use super::{Programs, Tally, Trouble};
 use crate::{FRIEND, Folder, Found, Scene};
 
-/// What a host says to a child that speaks JSON-RPC.
+/// The first line of a host to a child that speaks JSON-RPC.
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"contest","version":"1"}}}"#;
 
-/// Where a round is played.
+/// The state of a round.
 pub(super) struct Ring<'a> {
     pub(super) programs: &'a Programs,
     pub(super) scene: &'a Scene,
     pub(super) folder: Folder,
     log: Vec<String>,
-    /// How it looked when something was wrong, if it does not look like that any more.
+    /// The evidence at the time of a failure, if it has changed since then.
     pub(super) evidence: Option<Vec<String>>,
     pub(super) began: Instant,
     pub(super) tally: Tally,
@@ -40,10 +40,10 @@ impl Ring<'_> {
     }
 }
 
-/// Plays a round in a scene with a place of its own.
+/// Runs a round in a scene with a runtime directory of its own.
 ///
 /// # Errors
-/// If two held the slot at once, if it could not be had in the end, if a stranger was hit, or if anything is left.
+/// If two trees held the slot at once, if the slot was not obtained in the end, if an unrelated process was hit, or if anything is left.
 pub fn play(programs: &Programs, plan: &Plan, scene: &Scene) -> Result<Tally, Trouble> {
     let folder = Folder::new("contest");
     let mut ring = Ring {
@@ -71,10 +71,10 @@ fn played(ring: &mut Ring<'_>, plan: &Plan) -> Result<(), Trouble> {
     let friends = Scene::new(ring.scene.user);
     ring.began = Instant::now();
     let mut hosts = contend(ring, plan, &friends)?;
-    // Nobody comes any more, and whoever is still there goes.
+    // No contender arrives any more, and the remaining hosts end.
     ring.note("the hosts end");
     hosts.iter_mut().for_each(Host::kill);
-    // A contender must not act for a host that is gone, and so they have to be.
+    // Reap the hosts: a contender must not act for a host that has ended.
     hosts.iter_mut().try_for_each(|host| host.process.wait().map(drop))?;
     ending::obtain(ring, plan)?;
     ending::expect_nothing(ring)?;
@@ -82,7 +82,7 @@ fn played(ring: &mut Ring<'_>, plan: &Plan) -> Result<(), Trouble> {
     if !hit.is_empty() {
         return Err(Trouble { what: "a neighbour was hit".to_owned(), details: hit });
     }
-    // Each was started before the front whose number its host has said.
+    // A host starts its friend before it prints the number of the front.
     let (expected, left) = (hosts.iter().filter(|host| host.has_started(ring)).count(), friends.everybody().len());
     if left < expected {
         return Err(Trouble::new(format!("of {expected} friends of hosts, {} were hit", expected - left)));
@@ -119,7 +119,7 @@ impl Host {
         let mut process = host.spawn()?;
         let mut orders = process.stdin.take();
         if let Some(orders) = orders.as_mut().filter(|_| contender.talks) {
-            // Whoever is gone by now hears nothing.
+            // The host may have ended already.
             writeln!(orders, "say {HELLO}").ok();
         }
         Ok(Self { number, process, orders })
@@ -152,7 +152,7 @@ impl Drop for Host {
     }
 }
 
-/// What happens at a moment.
+/// An event of the round.
 enum Act<'a> {
     Arrive(usize, &'a Contender),
     Leave(usize, Leave),
@@ -167,11 +167,11 @@ fn contend(ring: &mut Ring<'_>, plan: &Plan, friends: &Scene) -> Result<Vec<Host
         acts.push((contender.leaves.0, Act::Leave(number, contender.leaves.1)));
     }
     acts.extend(plan.strokes.iter().map(|stroke| (stroke.at, Act::Strike(stroke))));
-    // The last one first, to be taken from the end.
+    // Sorted by descending time: the loop pops from the end.
     acts.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
     let mut hosts: Vec<Host> = Vec::new();
     while let Some((at, act)) = acts.pop() {
-        // The plan of the round: when each of them comes, goes and is struck is what varies.
+        // Not a wait for an event: the plan of the round fixes the time of each act.
         std::thread::sleep(at.saturating_sub(ring.began.elapsed()));
         match act {
             Act::Arrive(number, contender) => {
@@ -205,11 +205,11 @@ fn contend(ring: &mut Ring<'_>, plan: &Plan, friends: &Scene) -> Result<Vec<Host
     Ok(hosts)
 }
 
-/// Strikes whoever plays the role now, if anybody does.
+/// Strikes a process in this role, if there is one now.
 fn strike(ring: &mut Ring<'_>, stroke: &Stroke) -> Option<Found> {
     let mut cast = Cast::of(ring.scene);
     if stroke.role == Role::Claimant {
-        // That does not last long, so it is waited for.
+        // A process is a claimant for a short time only, so wait for one.
         let patience = Instant::now() + Duration::from_millis(60);
         while cast.pick(stroke.role, 0).is_none() && Instant::now() < patience {
             cast = Cast::of(ring.scene);
@@ -224,7 +224,7 @@ fn strike(ring: &mut Ring<'_>, stroke: &Stroke) -> Option<Found> {
         Deed::Pause(_) | Deed::Freeze => struck.send(Signal::STOP),
         Deed::KillAll => {
             let all = cast.around(&struck);
-            // Stopped first, so that none of them acts on the death of another.
+            // Stop them first, so that none of them acts on the death of another.
             all.iter().for_each(|found| found.send(Signal::STOP));
             all.iter().for_each(|found| found.send(Signal::KILL));
             let pids: Vec<String> = all.iter().map(|f| format!("{} ({})", f.stat.pid, f.stat.name)).collect();
@@ -239,7 +239,7 @@ fn strike(ring: &mut Ring<'_>, stroke: &Stroke) -> Option<Found> {
     Some(struck)
 }
 
-/// What the children themselves have said.
+/// The report of the children themselves.
 pub(super) fn two_at_once(folder: &Path) -> Trouble {
     let said = std::fs::read_to_string(folder.join("two")).unwrap_or_default();
     Trouble { what: "two held the slot at once".to_owned(), details: said.lines().map(str::to_owned).collect() }

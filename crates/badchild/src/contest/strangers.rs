@@ -1,4 +1,4 @@
-//! Those who have nothing to do with the slot, and must stay as they are.
+//! Processes that have nothing to do with the slot, and must not be touched.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -11,13 +11,13 @@ use crate::{Folder, Found, Scene, User, publish_as};
 pub struct Lookalikes {
     processes: Vec<Child>,
     before: Vec<Found>,
-    /// Strangers to all other scenes. Whatever happens, they end with the value.
+    /// A scene of their own. Dropping the value kills them.
     _scenes: Vec<Scene>,
     _folder: Folder,
 }
 
 impl Lookalikes {
-    /// Starts one for each name that nostray's own have.
+    /// Starts one process for each name of nostray's own processes.
     ///
     /// # Panics
     /// If they cannot be started.
@@ -37,7 +37,7 @@ impl Lookalikes {
         Self { processes, before, _scenes: scenes, _folder: folder }
     }
 
-    /// Those that are not what they were.
+    /// The processes that have ended or are stopped.
     #[must_use]
     pub fn hit(&self) -> Vec<String> {
         let number = self.before.len();
@@ -56,10 +56,10 @@ impl Drop for Lookalikes {
     }
 }
 
-/// The slot of every round: each has a place of its own for it.
+/// The slot of every round: each round has a runtime directory of its own.
 pub(super) const SLOT: &str = "contested";
 
-/// Pens beside the slot in a round: one without any, one with another.
+/// Pens beside the slot in a round: one without a slot, and one with another slot.
 pub(super) struct Neighbours {
     scene: Scene,
     processes: Vec<Child>,
@@ -79,8 +79,7 @@ impl Neighbours {
             processes.push(ready(command)?);
         }
         let mut neighbours = Self { scene, processes, before: Vec::new() };
-        // Front, spare, guard, child and grandchild of each. Somebody who is still looking for what others have left may be there, too,
-        // and has not got its name in its first moment.
+        // Front, spare, guard, child and grandchild of each. A sweeper may be there too, and it has its parent's name for a moment.
         let complete = crate::comes_true(crate::PATIENCE, &mut || {
             neighbours.before = neighbours.scene.everybody();
             neighbours.before.retain(|found| found.stat.name != "nostray-sweep");
@@ -96,7 +95,7 @@ impl Neighbours {
         self.before.iter().map(|found| format!("{} {} {}", found.stat.pid, found.stat.name, found.command)).collect()
     }
 
-    /// Those that are not what they were.
+    /// The processes that have ended or are stopped.
     pub(super) fn hit(&self) -> Vec<String> {
         let gone = self.before.iter().filter(|found| !is_as_before(found));
         gone.map(|found| format!("{} {} {}", found.stat.pid, found.stat.name, found.command)).collect()
@@ -144,7 +143,7 @@ fn found(process: &Child) -> Option<Found> {
     Found::by_pid(crate::pid(i32::try_from(process.id()).ok()?))
 }
 
-/// There, and not even stopped.
+/// Whether it lives, and is not stopped.
 fn is_as_before(found: &Found) -> bool {
     found.is_alive() && nostray_sys::proc::Stat::of(found.stat.pid).is_some_and(|stat| !stat.is_stopped())
 }

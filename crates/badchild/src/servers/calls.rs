@@ -1,4 +1,4 @@
-//! What the server can be called to do, as a method or as a tool.
+//! The calls that the server knows, as methods or as tools.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -13,17 +13,17 @@ use super::{Answer, Server, lock};
 use crate::Failure;
 
 impl Server {
-    /// `raw` is what was said with a method, byte for byte.
+    /// `raw`: the params of a method, byte for byte.
     pub(super) fn call(self: &Arc<Self>, id: &RawValue, name: &str, raw: Option<&RawValue>, said: &Value) -> Answer {
         let arguments = &said["arguments"];
         let done = match name {
-            // What this process is and what it was told.
+            // Describes this process and what the client has told it.
             "who" => Ok(self.who()),
-            // What was said with it, byte for byte if it is called as a method.
+            // Returns its params, byte for byte if it is called as a method.
             "echo" => return raw.map_or_else(|| Answer::of(arguments), |raw| Answer::Result(raw.to_owned())),
-            // Never.
+            // Never answers.
             "hang" => return Answer::NotNow,
-            // `ms`: answers only then, and others meanwhile.
+            // `ms`: answers after this time, and answers other calls meanwhile.
             "slow" => return self.later(id, number(arguments, "ms")),
             // `signal` or `code`, after `ms`: ends this process. `text`: the last words on stderr.
             "die" => self.die(arguments),
@@ -37,7 +37,7 @@ impl Server {
                 }
                 Ok(json!({}))
             }
-            // `bytes`: an answer that is so long. `depth`: one that is so deep.
+            // `bytes`: an answer of this length. `depth`: an answer of this depth.
             "big" => Ok(json!("y".repeat(size(arguments, "bytes")))),
             "deep" => {
                 let depth = size(arguments, "depth");
@@ -59,7 +59,7 @@ impl Server {
             // `mb`: takes so much memory and keeps it.
             "grow" => {
                 let mut piece = vec![1; size(arguments, "mb") << 20];
-                // What is not written to is not there.
+                // The kernel allocates a page only when it is written to.
                 piece.iter_mut().step_by(4096).for_each(|byte| *byte = 2);
                 lock(&self.hoard).push(piece);
                 Ok(json!({}))

@@ -1,4 +1,4 @@
-//! A server of MCP that offers nothing, for those of whom only their processes matter.
+//! An MCP server that offers nothing, for programs of which a test watches only the processes.
 
 use std::io::{BufRead, Write};
 
