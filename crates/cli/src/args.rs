@@ -8,13 +8,13 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use nostray_terminal::ExitCode;
 
-/// Longer lines are hard to read.
+/// The widest line of a help text; longer lines are hard to read.
 const WIDTH: usize = 110;
 
 /// No stray processes.
 ///
 /// nostray ties a child's whole process tree to the host that started it. However the host ends, nothing of the
-/// tree stays behind, and nobody else is touched. Put it in front of the command in an agent's configuration:
+/// tree stays behind, and no other process is touched. Put it in front of the command in an agent's configuration:
 ///
 ///     "command": "nostray", "args": ["run", "--", "npx", "-y", "some-server"]
 #[derive(Debug, Parser)]
@@ -48,8 +48,8 @@ pub(crate) enum Command {
 ///
 /// Behaves exactly like the command: same bytes, exit code, environment, directory and terminal. The command has the
 /// host's own stdin, stdout and stderr; no byte passes through nostray. When the host ends in any way, closes the
-/// command's stdin, or signals nostray, the command's whole tree is ended: first by the end of its input, then by
-/// SIGTERM, then by SIGKILL. Processes that left the group or the session, or that became daemons, included.
+/// command's stdin, or signals nostray, nostray ends the command's whole tree: first by the end of its input, then by
+/// SIGTERM, then by SIGKILL. That includes processes that left the group or the session, and daemons.
 ///
 /// With one of the options for a supervised child, nostray reads and writes the JSON-RPC lines between host and child instead,
 /// so that it can start the child again, put it to sleep, or answer for it.
@@ -67,7 +67,7 @@ pub(crate) struct RunArgs {
     /// End the tree after so long without a byte read or written and no processor time used, by any of its processes
     /// [default: never]
     ///
-    /// A host that pings its server moves bytes, and this cannot know that no work is done for them; --hibernate can.
+    /// A host that pings its server moves bytes, so its pings keep the tree alive; --hibernate does not count pings.
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) idle_timeout: Option<Duration>,
 
@@ -87,7 +87,7 @@ pub(crate) struct RunArgs {
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
     pub(crate) labels: Vec<(String, String)>,
 
-    /// Do not look for what pens have left whose every process was killed
+    /// Do not sweep the trees of pens whose front, spare and guard were all killed
     #[arg(long)]
     pub(crate) no_sweep: bool,
 
@@ -114,8 +114,7 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// `nostray run -- CMD ...`, as it stands in most configurations: there is nothing to parse, and every start is the
-    /// shorter for it.
+    /// `nostray run -- CMD ...`, the form in most configurations. It skips clap, which makes each start faster.
     fn without_options(words: &[OsString]) -> Option<Self> {
         let (head, command) = words.split_at_checked(3)?;
         if head[1] != "run" || head[2] != "--" || command.is_empty() {
@@ -155,13 +154,13 @@ Examples:
       \"args\": [\"run\", \"--\", \"npx\", \"-y\", \"@modelcontextprotocol/server-everything\"]
 
   nostray run --term-grace 30s -- my-database-bridge
-      Give it half a minute to flush after SIGTERM, also when the host loses patience earlier.
+      Give it half a minute to flush after SIGTERM, also if the host kills nostray earlier.
 
   nostray run --idle-timeout 30m -- uvx some-server
       End a server that a host has forgotten.
 
   nostray run --die-with 4242 -- worker
-      End with process 4242 as well as with whoever started this.
+      End with process 4242 as well as with the host.
 
   nostray run --session chat-17 --label task=42 -- some-server
       `nostray ps --session chat-17` shows it, `nostray stop --session chat-17` ends it.
@@ -170,7 +169,7 @@ Examples:
       The kernel alone guarantees that nothing stays.
 
   nostray run --ready-line 'listening on' --ready-timeout 2m -- some-server
-      `nostray ps` shows it as starting until its stderr has such a line; after two minutes without it is ended.
+      `nostray ps` shows it as starting until its stderr has such a line. Without one after two minutes, it is ended.
 
   nostray run --ready-port 8080 -- some-server
       Ready when it listens there, itself or by a process that it has started.
@@ -182,10 +181,10 @@ Examples:
       A server that crashes comes back, and the host's session goes on.
 
   nostray run --respawn --hibernate 10m --max-memory 500M -- uvx some-server
-      It sleeps when nobody calls, and is started anew when it has grown too large.
+      It sleeps when there are no calls, and is restarted when it uses too much memory.
 
   nostray run --slot memory --if-taken replace -- uvx memory-server
-      One at a time: whoever holds it is asked to end, and this one starts when nothing is left of it.
+      One at a time: the holder is asked to end, and this child starts when nothing is left of the holder's tree.
 
   nostray run --warm -- npx -y some-server && nostray run --lazy -- npx -y some-server
       Started for the first call, not with the host.
@@ -195,7 +194,7 @@ Examples:
 
 Exit codes:
   The command's own; 128+n if signal n ended it; 127 if it was not found; 126 if it could not be executed;
-  125 if nostray itself failed; 75 if the slot was not to be had, and nothing was started.";
+  125 if nostray itself failed; 75 if the slot was taken, and nothing was started.";
 
 /// Print a completion script for a shell
 #[derive(Debug, Args)]
@@ -240,12 +239,12 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, ExitCode> {
             error.kind(),
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
         );
-        // Standard output may be closed; there is nobody to tell then.
+        // If standard output is closed, the exit code still tells.
         error.print().ok();
         if asked_for {
             ExitCode::SUCCESS
         } else if is_run {
-            // The command's own codes start at 0, so that of a wrong call must not look like one of them.
+            // clap's 2 for a wrong call could be the command's own exit code.
             ExitCode::from(nostray_pen::OWN_FAILURE)
         } else {
             ExitCode::from(2)
@@ -253,7 +252,7 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, ExitCode> {
     })
 }
 
-/// What only several options together can be wrong about.
+/// Refuses combinations of options that clap cannot describe.
 fn checked(cli: Cli) -> Result<Cli, clap::Error> {
     let complaint = match &cli.command {
         Command::Run(args) => args.ready.complaint(args.managed.is_wanted()),
@@ -263,7 +262,7 @@ fn checked(cli: Cli) -> Result<Cli, clap::Error> {
     complaint.map_or(Ok(cli), |why| Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, format!("{why}\n"))))
 }
 
-/// The command line without everything but one command: a start should not pay for the description of others.
+/// The command line with this command only, so that a start does not pay for building the others.
 fn only(name: &'static str, describe: fn(clap::Command) -> clap::Command) -> clap::Command {
     let command = describe(clap::Command::new(name));
     clap::Command::new("nostray").max_term_width(WIDTH).subcommand_required(true).subcommand(command)
@@ -304,7 +303,7 @@ mod tests {
         command().debug_assert();
     }
 
-    /// What a person reads of a command does not depend on the short cut.
+    /// A command's help text does not depend on the short cut.
     #[test]
     fn the_short_cut_is_the_same_command() {
         let help = |name, mut whole: clap::Command| {

@@ -23,7 +23,7 @@ use serde_json::json;
 
 /// See, stop or restart the background process that keeps shared children
 ///
-/// It starts by itself with the first `nostray share`, and leaves by itself a moment after the last one. There is one for each user.
+/// The first `nostray share` or `nostray hold` starts it. It exits a moment after the last session has ended. Each user has one.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -38,15 +38,15 @@ pub(crate) struct BrokerArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show whether one is there, and what it keeps; exit with 1 if none is
+    /// Show whether a broker runs, and what it keeps; exit with 1 if none does
     Status {
         /// Print a JSON object
         #[arg(long)]
         json: bool,
     },
-    /// End all shared children, and then the broker; sessions stay open, and their next call starts another one
+    /// End all shared children, and then the broker; sessions stay open, and their next call starts another broker
     Stop,
-    /// The same, but sessions attach to another one at once
+    /// The same, but sessions attach to another broker at once
     Restart,
     /// Serve at this path
     #[command(hide = true)]
@@ -57,11 +57,11 @@ pub(crate) enum Command {
 }
 
 /// How long a broker may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How often to look at what is waited for.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often to poll what has no event.
 const PACE: Duration = Duration::from_millis(500);
 
-/// Whether it is one of our own processes that is to be, and no person waits.
+/// Whether this is a broker or a steward, which nostray itself starts, and no user waits for its output.
 pub(crate) fn is_background(args: &BrokerArgs) -> bool {
     matches!(args.command, Command::Serve { .. } | Command::Steward)
 }
@@ -82,12 +82,12 @@ pub(crate) fn run(args: BrokerArgs) -> ExitCode {
     }
 }
 
-/// The process at the other end. To be read before the request is sent: after that the broker may exit, and its pid may be reused.
+/// The process at the other end. Call this before sending the request: after that the broker may exit, and its pid may be reused.
 fn broker_at(socket: &OwnedFd) -> Option<Identity> {
     local::caller(socket.as_fd()).ok().and_then(|broker| Identity::of(broker.pid?))
 }
 
-/// Whether it is stopped, and not only for the moment in which a tracer looks at it.
+/// Whether it stays stopped, and not only for the moment in which a tracer inspects it.
 fn is_stopped(who: Option<Identity>) -> bool {
     let is_now =
         |who: Identity| Stat::of(who.pid).is_some_and(|stat| Identity::from(&stat) == who && stat.is_stopped());
@@ -104,7 +104,7 @@ fn is_stopped(who: Option<Identity>) -> bool {
 fn ask_over(socket: OwnedFd, request: &Request) -> io::Result<Status> {
     let mut stream = UnixStream::from(socket);
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
     stream.write_all(&line)?;
@@ -113,7 +113,7 @@ fn ask_over(socket: OwnedFd, request: &Request) -> io::Result<Status> {
     Ok(serde_json::from_slice(&answer)?)
 }
 
-fn nobody(json: bool) -> ExitCode {
+fn no_broker(json: bool) -> ExitCode {
     if json {
         terminal::print(format!("{:#}\n", json!({ "running": false })).as_bytes());
     } else {
@@ -128,12 +128,12 @@ fn no_answer(error: &io::Error) -> ExitCode {
 }
 
 fn status(json: bool) -> ExitCode {
-    let Some(socket) = find_broker() else { return nobody(json) };
+    let Some(socket) = find_broker() else { return no_broker(json) };
     let broker = broker_at(&socket);
     if let Some(broker) = broker.filter(|_| is_stopped(broker)) {
         let pid = broker.pid;
         terminal::complain(&format_args!(
-            "the broker {pid} is stopped (SIGSTOP or a debugger); the next session sees to that, or `nostray broker stop`"
+            "the broker {pid} is stopped (SIGSTOP or a debugger); the next session continues or replaces it, and `nostray broker stop` ends it"
         ));
         return ExitCode::from(2);
     }
@@ -191,11 +191,11 @@ fn as_json(pen: &Pen) -> Option<serde_json::Value> {
 }
 
 fn stop(again: bool) -> ExitCode {
-    let Some(socket) = find_broker() else { return nobody(false) };
+    let Some(socket) = find_broker() else { return no_broker(false) };
     let broker = broker_at(&socket);
     let stewards = stewards_of(broker);
     if let Some(handle) = broker.filter(|_| is_stopped(broker)).and_then(Identity::open) {
-        // It has to hear this, and to end its children itself, as they were promised.
+        // A stopped broker cannot read the request, and has to end its children itself, with their graces.
         handle.send(Signal::CONT).ok();
     }
     let answer = if is_stopped(broker) { None } else { Some(ask_over(socket, &Request::Stop { again })) };
@@ -222,7 +222,7 @@ fn stop(again: bool) -> ExitCode {
     terminal::print(format!("broker {pid} stopped, with {children} shared children; {what}\n").as_bytes())
 }
 
-/// What a broker keeps, as far as records tell, with the steward of each.
+/// The pens that a broker keeps, by their records, each with its steward.
 fn stewards_of(broker: Option<Identity>) -> Vec<(Pen, Option<Identity>)> {
     let Some(broker) = broker.map(Process::from) else { return Vec::new() };
     let steward = |pen: Pen| {
@@ -234,7 +234,7 @@ fn stewards_of(broker: Option<Identity>) -> Vec<(Pen, Option<Identity>)> {
     census().into_iter().filter_map(steward).collect()
 }
 
-/// Waiting, with a person who may look on.
+/// A wait that shows its progress on a terminal.
 struct Waiting {
     since: Instant,
     shown: bool,

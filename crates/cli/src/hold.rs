@@ -15,8 +15,8 @@ use crate::share::{Reverse, ShareArgs};
 /// Keep one daemon for as long as at least one host holds it
 ///
 /// For a child that no host talks to over stdin and stdout: a viewer, a dashboard, a local model server. Each call is one holder. The
-/// first holder starts the daemon, later ones with the same key hold the same one, and --linger after the last holder the daemon is
-/// ended with its whole tree, first by SIGTERM. At most one daemon of a key runs at a time.
+/// first holder starts the daemon. Later holders with the same key hold the same daemon. After the last holder, the daemon is kept for
+/// --linger and then ended with its whole tree, first by SIGTERM. At most one daemon of a key runs at a time.
 ///
 /// A holder ends with its stdin (if that is a pipe or a socket), with this process, or with its host, whichever comes first. It reads
 /// nothing from its stdin and writes nothing to its stdout. The daemon has /dev/null for its stdin; `nostray log ID --output` shows what
@@ -26,9 +26,9 @@ use crate::share::{Reverse, ShareArgs};
 /// oldest of them is the daemon from then on. Any other exit code is a crash, and what a crash leaves is ended. In the foreground, a
 /// crash is always noticed.
 ///
-/// Without --respawn, the holders end with the daemon and its exit code. How the daemon is kept is what its first holder says; --linger is
-/// what its last holder says. If there is no way to keep one daemon for all holders (no
-/// broker can be started), nothing is started and the exit code is 125.
+/// Without --respawn, the holders end with the daemon and its exit code. The first holder's options decide how the daemon is kept; the
+/// last holder's --linger counts. If no broker can be started, there is no way to keep one daemon for all holders: nothing is started, and
+/// the exit code is 125.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct HoldArgs {
@@ -40,7 +40,7 @@ pub(crate) struct HoldArgs {
 
     /// Of the environment, only these variables decide which holders hold the same daemon; none with an empty list
     ///
-    /// By default all do, but for those that name a session, a terminal, a window or a login. The daemon has the environment of its
+    /// By default all do, except variables that name a session, a terminal, a window or a login. The daemon has the environment of its
     /// first holder.
     #[arg(long, value_name = "A,B", value_delimiter = ',', conflicts_with = "key")]
     share_env: Option<Vec<String>>,
@@ -55,7 +55,7 @@ pub(crate) struct HoldArgs {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     linger: Duration,
 
-    /// Start a daemon that ended again, whatever its exit code; also after the background process that keeps it was killed
+    /// Restart the daemon when it ends, whatever its exit code; also after the background process that keeps it was killed
     #[arg(long)]
     respawn: bool,
 
@@ -65,17 +65,17 @@ pub(crate) struct HoldArgs {
     #[arg(long, value_name = "TIME..TIME")]
     backoff: Option<Backoff>,
 
-    /// So many ends in so long, and the daemon is not started for as long again [default: 5/1m]; implies --respawn
+    /// After so many ends in so long, the daemon is not started for as long again [default: 5/1m]; implies --respawn
     ///
-    /// After that it is started once more. Ends are forgotten when it has been ready for 30 seconds.
+    /// After that time it is started once more. Ends are forgotten when it has been ready for 30 seconds.
     #[arg(long, value_name = "N/TIME")]
     max_failures: Option<Rate>,
 
-    /// Start the daemon anew when its tree uses more memory than this
+    /// Restart the daemon when its tree uses more memory than this
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_memory: Option<u64>,
 
-    /// Start the daemon anew when it is older than this
+    /// Restart the daemon when it is older than this
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     max_age: Option<Duration>,
 
@@ -111,7 +111,7 @@ pub(crate) struct HoldArgs {
 const EXAMPLES: &str = "\
 Examples:
   nostray hold --key viewer -- node bridge.cjs --daemon
-      Each host starts this beside its session: one viewer for all of them, gone 10 seconds after the last one.
+      Each host starts this beside its session: one viewer for all of them, gone 10 seconds after the last host.
 
   nostray hold --key llm --respawn --ready-port 8080 -- llama-server --port 8080
       A crashed server comes back. `nostray ps` shows it as starting until it listens.
@@ -120,14 +120,14 @@ Examples:
       From a script: held until process 4711 ends, or the script does.
 
   nostray ps --tree; nostray restart viewer; nostray stop --session chat-17
-      Who holds what; start it anew; end one holder.
+      Who holds what; restart it; end one holder.
 
 Exit codes:
   0 when the holder's input or host has ended; 128+n if signal n ended the holder; the daemon's own if it ended for good (without
-  --respawn, or `nostray stop`); 127 or 126 if its program cannot be executed; 125 if nostray itself failed, there was no broker to be
-  had, the broker was stopped, or the process that kept the daemon was killed (without --respawn).";
+  --respawn, or `nostray stop`); 127 or 126 if its program cannot be executed; 125 if nostray itself failed, no broker could be
+  started, the broker was stopped, or the process that kept the daemon was killed (without --respawn).";
 
-/// As a shared child that no session talks to.
+/// Runs the daemon as a shared child that no session talks to.
 pub(crate) fn run(args: HoldArgs) -> ExitCode {
     let respawn = args.respawn || args.backoff.is_some() || args.max_failures.is_some();
     let HoldArgs { backoff, max_failures, max_memory, max_age, .. } = args;
@@ -137,7 +137,7 @@ pub(crate) fn run(args: HoldArgs) -> ExitCode {
         share_env: args.share_env,
         any_dir: args.any_dir,
         linger: args.linger,
-        // A daemon of each holder's own would be several at a time.
+        // If each holder started its own, several daemons would run at a time.
         require_share: true,
         no_respawn: !respawn,
         reverse: Reverse::Certain,

@@ -9,8 +9,8 @@ use nostray_terminal::{self as terminal, ExitCode};
 
 /// Show what happened to children, and why
 ///
-/// When each was started, became ready, began to stop (and why: which event, and who sent it), how it ended, how many had to
-/// be killed, what was swept and what was refused.
+/// When each child was started, became ready and began to stop; which event stopped it, and which process sent that; how it ended; how many
+/// processes had to be killed; what was swept and what was refused.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -23,11 +23,11 @@ Examples:
 JSON: a line each, with time (Unix time in milliseconds), id, event (started, ready, stopping, exited, killed, empty, swept,
 unproved, refused; of a supervised child also respawning, tripped, asleep, answering) and what belongs to it.")]
 pub(crate) struct Args {
-    /// Only this one, by id or the beginning of one
+    /// Only this child, by its id or the beginning of it
     #[arg(value_name = "ID")]
     id: Option<String>,
 
-    /// Go on and show what happens
+    /// Keep running, and show new entries
     #[arg(short, long)]
     follow: bool,
 
@@ -35,8 +35,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<u64>,
 
-    /// What a supervised child has printed on its stdout that is no message, and why it was not passed on; all that a held daemon has
-    /// written to stdout and stderr
+    /// Show what a supervised child printed on its stdout that is no message, and why it was not passed on; of a held daemon, all of its
+    /// stdout and stderr
     #[arg(long, requires = "id", conflicts_with_all = ["follow", "since", "json"])]
     output: bool,
 
@@ -53,13 +53,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let mut followers: Vec<_> = journals.iter().map(Journal::follow).collect();
     let entries = journals.iter().flat_map(Journal::read).collect();
     if show(args, entries).is_err() {
-        return ExitCode::SUCCESS; // nobody reads any more
+        return ExitCode::SUCCESS; // the reader has closed the pipe
     }
     if !args.follow {
         return ExitCode::SUCCESS;
     }
     loop {
-        // Lines come seldom, and a file has no event that all file systems have.
+        // Lines are rare, and inotify does not work on every file system, so poll.
         std::thread::sleep(Duration::from_millis(200));
         let entries = followers.iter_mut().flat_map(nostray_registry::Follower::more).collect();
         if show(args, entries).is_err() {
@@ -84,12 +84,12 @@ fn show(args: &Args, mut entries: Vec<Entry>) -> std::io::Result<()> {
     terminal::write(text.as_bytes())
 }
 
-/// What children have printed is kept for a while after their end.
+/// Finds outputs by their files, since the output of a child is kept for a while after the child's end.
 fn show_output(beginning: &str) -> ExitCode {
     let outputs: Vec<_> = Place::all().iter().flat_map(|place| Output::all(place, beginning)).collect();
     match outputs.as_slice() {
         [] => {
-            terminal::complain(&format_args!("nothing was printed by '{beginning}' that was not passed on"));
+            terminal::complain(&format_args!("'{beginning}' has printed nothing that was not passed on"));
             ExitCode::FAILURE
         }
         [(_, output)] => terminal::print(

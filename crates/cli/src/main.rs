@@ -27,7 +27,7 @@ use nostray_terminal::{self as terminal, ExitCode};
 
 use args::{Cli, Command};
 
-/// So many files a command that looks at records and processes opens at most, beside handles on those that it waits for.
+/// How many files a command that reads records and processes opens at most, beside handles on the processes that it waits for.
 const FILES: u64 = 8;
 
 #[cfg(not(test))]
@@ -46,11 +46,11 @@ fn program() -> u8 {
         Ok(Cli { command: Command::Hold(args) }) => hold::run(args),
         Ok(Cli { command: Command::Broker(args) }) if broker::is_background(&args) => broker::run(args),
         Ok(Cli { command }) => {
-            // Whoever prints handles a closed pipe itself; `run` leaves the signal as the host gave it.
+            // The commands that print handle a closed pipe themselves; `run` leaves the disposition as the host set it.
             signal::set_disposition(Signal::PIPE, Disposition::Ignored).ok();
             match nostray_pen::has_room(Room::now(), FILES) {
                 Ok(()) => for_people(command),
-                // With too few, some would be taken for not there.
+                // With too few file descriptors, a process whose files cannot be opened would be taken for one that has ended.
                 Err(error) => {
                     terminal::complain(&error);
                     ExitCode::from(nostray_pen::OWN_FAILURE)

@@ -9,22 +9,22 @@ use nostray_supervise::{Backoff, ChildConfig, MAX_FAILURES, Options, Policy, Rat
 
 use crate::args::positive_duration;
 
-/// So long in *ready*, and earlier failures are forgotten.
+/// The default of --max-line.
 const MAX_LINE: u64 = 64 << 20;
 
 /// With any of these, nostray reads and writes the JSON-RPC lines between host and child.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options for a supervised child (JSON-RPC lines on stdin and stdout)")]
 pub(crate) struct ManagedArgs {
-    /// Start a child that crashed again; the host's session goes on
+    /// Restart the child when it crashes; the host's session goes on
     ///
-    /// A new child gets the host's handshake, log level and subscriptions before anything else, and the host is told if its
-    /// tools, prompts or resources are others than before. Calls that were in flight are answered with an error that says how
-    /// the child died; no call is ever made twice. Calls that come meanwhile wait for the new child. --backoff and --max-failures
-    /// imply it, and so does `nostray share` for MCP servers.
+    /// A new child gets the host's handshake, log level and subscriptions before anything else, and the host is told if the
+    /// tools, prompts or resources have changed. In-flight calls are answered with an error that says how the child died; no
+    /// call is ever made twice. Later calls wait for the new child. --backoff and --max-failures imply --respawn, and so does
+    /// `nostray share` for MCP servers.
     ///
-    /// With --protocol jsonrpc, ask who recovers. A host that reconnects and retries when its child is gone does better without: it
-    /// never learns of a crash that is mended here, and what the child had in memory is lost all the same.
+    /// With --protocol jsonrpc, leave it out for a host that reconnects and retries when its child is gone. With --respawn the host
+    /// never learns of the crash, so it does not repeat the work that the child had in memory and lost.
     #[arg(long)]
     pub(crate) respawn: bool,
 
@@ -32,44 +32,44 @@ pub(crate) struct ManagedArgs {
     #[arg(long, value_name = "TIME..TIME")]
     pub(crate) backoff: Option<Backoff>,
 
-    /// So many crashes in so long, and calls are answered with the cause instead [default: 5/1m]
+    /// After so many crashes in so long, calls are answered with the cause instead [default: 5/1m]
     ///
-    /// After as long again, the next call tries once more. Crashes are forgotten when a child has run well for 30 seconds.
+    /// After as long again, the next call starts the child once more. Crashes are forgotten when a child has run well for 30 seconds.
     #[arg(long, value_name = "N/TIME")]
     pub(crate) max_failures: Option<Rate>,
 
     /// End the child after so long with nothing in flight, and start it again for the next call [default: never]
     ///
-    /// Safe for a server that keeps nothing in memory which a later call needs: most of those that look something up, and by
-    /// design all that speak MCP of 2026-07-28 or later. Not safe for one that holds a browser, a login, a shell, or a document
-    /// that is being edited; nor for one that notifies the host of something by itself, since nobody does while it sleeps. The
-    /// handshake, log level and subscriptions are told to the new child. It sleeps only when no call is in flight and it has not
-    /// asked its client anything back. Pings and log levels are no calls, and neither are lists that --lazy knows.
+    /// Safe for a server that keeps nothing in memory which a later call needs: most servers that look something up, and by
+    /// design all servers that speak MCP of 2026-07-28 or later. Not safe for a server that holds a browser, a login, a shell, or an
+    /// unsaved document; nor for a server that sends notifications by itself, since none are sent while it sleeps. The new child
+    /// gets the handshake, log level and subscriptions. The child is ended only when no call is in flight and no request of the child
+    /// to the host is unanswered. Pings and log levels are no calls, and neither are lists that --lazy knows.
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) hibernate: Option<Duration>,
 
-    /// Answer the handshake and the lists from what an earlier run has said, and start the child for the first call
+    /// Answer the handshake and the lists from the answers of an earlier run, and start the child for the first call
     ///
-    /// What an earlier run of the very same command (program, arguments, directory) has said is kept in ~/.cache/nostray. It is
+    /// The answers of an earlier run of the very same command (program, arguments, directory) are kept in ~/.cache/nostray. They are
     /// checked at each real start, and the host is told if something has changed. Without an earlier run, or for a host that
     /// speaks another version, the child is started as usual.
     #[arg(long)]
     pub(crate) lazy: bool,
 
-    /// Find out now what --lazy needs to know, and exit
+    /// Ask the child now for what --lazy needs to know, and exit
     ///
     /// Starts the command once for each version of the protocol that hosts speak, asks for its lists, and ends it.
     #[arg(long)]
     pub(crate) warm: bool,
 
-    /// Start the child anew, at a quiet moment, when its tree uses more memory than this; at once when twice as much
+    /// Restart the child when its tree uses more memory than this: with nothing in flight, or at once at twice as much
     ///
-    /// Looked at once a second: as the tree's control group counts it where there is a memory controller, otherwise as the sum of
-    /// the proportional shares of its processes. What was said of --hibernate about state in memory holds here, too.
+    /// Measured once a second: by the tree's control group if it has a memory controller, otherwise as the sum of the proportional
+    /// shares (PSS) of its processes. Safe for the same servers as --hibernate.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_memory: Option<u64>,
 
-    /// Start the child anew, at a quiet moment, when it is older than this
+    /// Restart the child when it is older than this and nothing is in flight
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) max_age: Option<Duration>,
 
@@ -81,26 +81,26 @@ pub(crate) struct ManagedArgs {
 
     /// Answer a call that takes longer with an error, and cancel it [default: never]
     ///
-    /// The child lives on; an answer that comes later is dropped. The time counts from when the host has made the call, also
+    /// The child lives on; an answer that comes later is dropped. The time counts from when the host makes the call, also
     /// while the child is starting. The handshake itself is not limited: see --start-timeout.
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) call_timeout: Option<Duration>,
 
-    /// What is spoken [default: mcp]
+    /// The protocol between host and child [default: mcp]
     #[arg(long, value_name = "WHAT")]
     pub(crate) protocol: Option<Protocol>,
 
-    /// Tell every new child again what the host said with this method; may be given several times
+    /// Send every new child again what the host has sent with this method; may be given several times
     ///
-    /// With session.open=session.close@params.sessionId, a new child is told of each session that is open: the last session.open with
-    /// that value at params.sessionId, unless a session.close with the same value followed. So many can be open at a time: 1024. The
-    /// next one is answered with an error.
+    /// With session.open=session.close@params.sessionId, a new child gets one message for each open session: the last session.open with
+    /// that value at params.sessionId, unless a session.close with the same value followed. At most 1024 can be open at a time. The
+    /// next session.open is answered with an error.
     #[arg(long, value_name = "OPEN[=CLOSE@PATH]")]
     pub(crate) replay: Vec<Replay>,
 
     /// The longest line that is passed on [default: 64M]
     ///
-    /// A longer one is skipped, and whoever waits for it gets an error.
+    /// A longer line is skipped. If it was a request or an answer, the caller gets an error.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_line: Option<u64>,
 
@@ -114,12 +114,12 @@ pub(crate) struct ManagedArgs {
 pub(crate) enum Protocol {
     /// The Model Context Protocol, both eras: its handshake, log level and subscriptions are told to every new child
     Mcp,
-    /// Any other: nothing is told to a new child but what --replay names
+    /// Any other: a new child gets nothing but what --replay names
     Jsonrpc,
 }
 
 impl ManagedArgs {
-    /// As if nothing had been given.
+    /// All options at their defaults.
     pub(crate) fn none() -> Self {
         Self {
             respawn: false,
@@ -139,7 +139,7 @@ impl ManagedArgs {
         }
     }
 
-    /// Whether any of them was given.
+    /// Whether any of these options is given.
     pub(crate) fn is_wanted(&self) -> bool {
         let Self { respawn, lazy, warm, remember, .. } = *self;
         respawn

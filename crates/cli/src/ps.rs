@@ -14,8 +14,9 @@ use crate::selection::Selection;
 ///
 /// One line for each: its state and since when, who started it, its session, and what the whole tree uses: processes,
 /// memory (each process's proportional share), open files and processor time. `orphaned` means that all of nostray's own
-/// processes were killed; `nostray sweep` ends what is left. `unproved` means the same, and that processes which it has not
-/// touched may be of it or not; --tree and `nostray sweep` name them. `frozen` means that all of nostray's own are stopped.
+/// processes were killed; `nostray sweep` ends what is left. `unproved` means the same, and that some processes may or may not belong
+/// to the tree; --tree and `nostray sweep` name them, and no command touches them. `frozen` means that all of nostray's own processes are
+/// stopped.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -26,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long)]
     tree: bool,
 
-    /// Those that have ended, too, as far as the journal goes back
+    /// Show children that have ended, too, as far as the journal goes back
     #[arg(long)]
     all: bool,
 
@@ -100,7 +101,7 @@ fn state(pen: &Pen) -> String {
 }
 
 fn as_table(pens: &[Pen], with_tree: bool) -> String {
-    // Most people have none.
+    // Most users have no slots.
     let slot_of = |pen: &Pen| pen.record.as_ref().ok().and_then(|record| record.slot.clone());
     let with_slots = pens.iter().any(|pen| slot_of(pen).is_some());
     let mut head = vec!["ID", "STATE", "FOR", "HOST", "SESSION", "AGE", "PROCS", "MEM", "FILES", "CPU"];
@@ -151,7 +152,7 @@ fn as_table(pens: &[Pen], with_tree: bool) -> String {
     table.render(terminal::width())
 }
 
-/// Those of which it is not proved whether they are left of it.
+/// The live processes that may or may not be left of the tree.
 fn candidates(record: &Record) -> Vec<Identity> {
     let all = record.candidates.iter().copied().filter_map(nostray_registry::Process::identity);
     all.filter(|who| who.is_alive()).collect()
@@ -171,7 +172,7 @@ fn apart(pens: &[Pen]) -> String {
     shared.iter().filter_map(line).collect()
 }
 
-/// Whose it is: of a shared one, how many hold it, and the name that it is shared by.
+/// The child's session; of a shared child, its key and how many sessions hold it.
 fn sessions(record: &Record) -> String {
     match &record.shared {
         None => record.session.clone().unwrap_or_default(),

@@ -10,7 +10,7 @@ use nostray_supervise::wire::DaemonSettings;
 
 use crate::args::positive_duration;
 
-/// At most one of the definitions. Who waits for it: `ps`, the journal, and whoever wants the slot that the child holds.
+/// At most one definition of ready. It matters to `ps`, to the journal, and to a caller that waits for the child's slot.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "When the child is ready")]
 #[group(skip)]
@@ -18,29 +18,29 @@ pub(crate) struct ReadyArgs {
     /// Ready when a line on its stderr matches this regular expression
     ///
     /// Until then `ps` shows it as starting. Only the first 64 KiB of a line are looked at. For this, and for this only, the child's
-    /// stderr is a pipe that nostray reads; every byte is passed on to the host's as it came. On a terminal, the child therefore sees
-    /// no terminal there.
+    /// stderr is a pipe that nostray reads; nostray passes every byte on to the host's stderr. So the child does not see a terminal on its
+    /// stderr.
     #[arg(long, value_name = "REGEX", group = "definition")]
     pub(crate) ready_line: Option<Pattern>,
 
-    /// Ready when somebody of its tree listens on this TCP port, as [HOST:]PORT
+    /// Ready when a process of its tree listens on this TCP port, as [HOST:]PORT
     ///
-    /// Nobody connects to it, and somebody else who listens on the same port does not count. HOST is localhost or an address, like
+    /// nostray does not connect to it. A process outside the tree that listens on the same port does not count. HOST is localhost or an address, like
     /// 127.0.0.1 or [::1].
     #[arg(long, value_name = "PORT", group = "definition")]
     pub(crate) ready_port: Option<Port>,
 
     /// Ready when this file is there
     ///
-    /// One that was there before the start does not count until it is written anew. A relative path is relative to the child's
+    /// A file from before the start does not count until it is written again. A relative path is relative to the child's
     /// directory.
     #[arg(long, value_name = "PATH", group = "definition")]
     pub(crate) ready_file: Option<PathBuf>,
 
     /// Ready when this command succeeds
     ///
-    /// It is run by `sh -c`, in the child's directory, again and again until it exits with 0; one at a time, and each for ten seconds
-    /// at most. It is contained like the child.
+    /// `sh -c` runs it in the child's directory, again and again until it exits with 0; one run at a time, and each for ten seconds at
+    /// most. It is contained like the child.
     #[arg(long, value_name = "CMD", group = "definition")]
     pub(crate) ready_cmd: Option<OsString>,
 
@@ -53,14 +53,14 @@ pub(crate) struct ReadyArgs {
 
     /// End the child if it is not ready by then [default: never]
     ///
-    /// Politely, as on every other reason. Of a supervised child it counts as a crash; there, without any of the definitions above, it
-    /// is the same as --start-timeout.
+    /// The child gets its graces. For a supervised child this counts as a crash; without one of the definitions above, it is the same as
+    /// --start-timeout there.
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) ready_timeout: Option<Duration>,
 }
 
 impl ReadyArgs {
-    /// As if nothing had been given.
+    /// All options at their defaults.
     pub(crate) fn none() -> Self {
         Self {
             ready_line: None,
@@ -87,10 +87,10 @@ impl ReadyArgs {
         DaemonSettings { ready: self.definition(), ready_timeout: self.ready_timeout }
     }
 
-    /// What is wrong with it, if something is.
+    /// The error message, if these options cannot be combined.
     pub(crate) fn complaint(&self, is_managed: bool) -> Option<&'static str> {
         (self.ready_timeout.is_some() && !is_managed && self.definition() == Ready::Started).then_some(
-            "--ready-timeout needs to know what ready means: say it by --ready-line, --ready-port, --ready-file, --ready-cmd or \
+            "--ready-timeout needs a definition of ready: add --ready-line, --ready-port, --ready-file, --ready-cmd or \
              --ready-notify",
         )
     }

@@ -1,4 +1,4 @@
-//! `nostray restart`: a supervised child is started anew, at a quiet moment, while its sessions go on.
+//! `nostray restart`: restarts a supervised child as soon as nothing is in flight, while its sessions go on.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -9,23 +9,23 @@ use nostray_sys::identity::Identity;
 use nostray_sys::poll::{Until, wait};
 use nostray_terminal::{self as terminal, ExitCode};
 
-/// Start supervised children anew, while their sessions go on
+/// Restart supervised children, while their sessions go on
 ///
-/// For children of `nostray share`, and of `nostray run` with --respawn or another option for a supervised child. As soon as nothing
-/// is in flight, the child is ended politely, with the graces that it was started with, and started again; the sessions' handshakes
-/// are told to the new one. One that was given up because it failed too often is tried again.
+/// For children of `nostray share` and `nostray hold`, and of `nostray run` with --respawn or another option for a supervised child. As soon
+/// as nothing is in flight, the child is ended with the graces that it was started with, and a new child is started, which gets the
+/// sessions' handshakes. A child that failed too often (`tripped`) is started once more.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
   nostray restart k7f39q2x
-  nostray restart memory        (the --key of a shared one)
+  nostray restart memory        (the --key of a shared child)
   nostray restart --wait 1m k7f3")]
 pub(crate) struct Args {
-    /// Which ones: by id, the beginning of one, or the key of a shared one
+    /// Which children: by id, the beginning of an id, or the key of a shared child
     #[arg(value_name = "ID|KEY", required = true)]
     which: Vec<String>,
 
-    /// How long to wait for a quiet moment and for the new child
+    /// How long to wait until nothing is in flight and the new child runs
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = crate::args::duration)]
     wait: Duration,
 }
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// A key may stand for several, if they were told different things; the beginning of an id must be one's alone.
+/// A key may name several children, if their sessions' handshakes differ. The beginning of an id must name one.
 fn find(which: &str) -> Result<Vec<Pen>, String> {
     let all: Vec<Pen> = census();
     let key_of = |pen: &Pen| pen.record.as_ref().ok()?.shared.as_ref()?.key.clone();
@@ -58,7 +58,7 @@ fn find(which: &str) -> Result<Vec<Pen>, String> {
     }
 }
 
-fn restart(pen: &Pen, patience: Duration) -> Result<(), String> {
+fn restart(pen: &Pen, timeout: Duration) -> Result<(), String> {
     let not = |why: &str| format!("{}: {why}", pen.id);
     let record = pen.record.as_ref().map_err(|why| not(&crate::ps::explain(why)))?;
     if record.generation.is_none() {
@@ -67,7 +67,7 @@ fn restart(pen: &Pen, patience: Duration) -> Result<(), String> {
         ));
     }
     let keeper = record.front.identity().and_then(Identity::open);
-    let keeper = keeper.ok_or_else(|| not("whoever keeps it has ended"))?;
+    let keeper = keeper.ok_or_else(|| not("the process that keeps it has ended"))?;
     if matches!(record.state, State::Asleep) {
         terminal::print(format!("{}  asleep: the next call starts a new one\n", pen.id).as_bytes());
         return Ok(());
@@ -89,8 +89,8 @@ fn restart(pen: &Pen, patience: Duration) -> Result<(), String> {
             terminal::print(format!("{}  number {} runs{child}\n", pen.id, now.generation.unwrap_or(0)).as_bytes());
             return Ok(());
         }
-        if since.elapsed() > patience {
-            return Err(not("it is not quiet; it will be started anew as soon as it is"));
+        if since.elapsed() > timeout {
+            return Err(not("it is not quiet; it will be restarted as soon as nothing is in flight"));
         }
     }
 }

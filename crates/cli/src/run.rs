@@ -1,4 +1,4 @@
-//! `nostray run`: a command in a pen; with an option that needs it, a supervised one.
+//! `nostray run`: runs a command in a pen; supervised, if an option needs that.
 
 use nostray_pen::{Graces, Isolation, OWN_FAILURE, PenId, Spec};
 use nostray_registry::{RecordDetails, RecordKeeper};
@@ -34,21 +34,21 @@ pub(crate) fn run(args: RunArgs) -> ExitCode {
         slot: None,
         sweep: !args.no_sweep,
     };
-    let slot = args.slot.wish(&spec, &details);
+    let slot = args.slot.request(&spec, &details);
     let ended = match slot {
         slot if args.managed.is_wanted() => {
             nostray_supervise::run(Options { slot, ..args.managed.options(spec, details) })
         }
-        Some(wish) => {
-            let details = RecordDetails { slot: Some(wish.slot.to_string()), ..details };
-            nostray_slot::run(&spec, PenId::new(), Box::new(RecordKeeper::new(details)), wish)
+        Some(request) => {
+            let details = RecordDetails { slot: Some(request.slot.to_string()), ..details };
+            nostray_slot::run(&spec, PenId::new(), Box::new(RecordKeeper::new(details)), request)
         }
         None => nostray_pen::run(&spec, PenId::new(), Box::new(RecordKeeper::new(details))),
     };
     match ended {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            // Signals are blocked by now, so it must not wait for a host that has stopped reading.
+            // Signals are blocked by now, so this write must not block on a host that has stopped reading.
             write_to_stderr_at_once(&format!("nostray: {error}\n"));
             ExitCode::from(OWN_FAILURE)
         }

@@ -14,24 +14,24 @@ use nostray_terminal::ExitCode;
 use crate::args::{Isolate, duration, label};
 use crate::managed::{self, ManagedArgs};
 
-/// How long the input may be open and silent before the child is started for it. A host that probes a command (`node --version`)
-/// closes the input at once; a host that has a session writes at once. The child of a host that does neither is started then, since the
-/// host may wait for a word of the child.
-const FIRST_WORD: Duration = Duration::from_millis(500);
+/// How long stdin may be open and silent before this counts as a session. A host that probes a command (`node --version`) closes
+/// stdin at once; a host with a session writes at once. A host that does neither may wait for the child to speak first, so it gets a session
+/// after this time.
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Share one child between all sessions that want the same
+/// Share one child between all sessions with the same key
 ///
 /// Each call is one session over its own stdin and stdout, and behaves as if it had the command to itself. All sessions with the
 /// same key use one child: by default the same command, arguments, directory and environment, without the variables that only name a
-/// session, a terminal, a window or a login. `nostray ps` and `nostray log` say why two are not shared. The child is kept by a
-/// background process of yours that starts with the first session and leaves after the last one. An MCP server that crashes is started
-/// again. A bridge (--protocol jsonrpc) that crashes ends its sessions, so that each host reconnects and retries; see --respawn.
+/// session, a terminal, a window or a login. `nostray ps` and `nostray log` say why two sessions do not share. A background process
+/// of yours (the broker) keeps the child. It starts with the first session and exits after the last one. An MCP server that crashes is
+/// restarted. A bridge (--protocol jsonrpc) that crashes ends its sessions, so that each host reconnects and retries; see --respawn.
 ///
-/// A session ends with its stdin, with this process, or with its host, whichever comes first. When nobody holds the child any more,
-/// it is kept for --linger and then ended with its whole tree, as `nostray run` would.
+/// A session ends with its stdin, with this process, or with its host, whichever comes first. After its last session, the
+/// child is kept for --linger and then ended with its whole tree, as `nostray run` does.
 ///
-/// What is said must be JSON-RPC lines, as MCP servers speak over stdio. Where there is no session, because stdin is a terminal or ends
-/// before a first message (`nostray share -- node --version </dev/null`), the command is run as with `nostray run`.
+/// Host and child must speak JSON-RPC lines, as MCP servers do over stdio. If stdin is a terminal, or ends before a first message (`nostray
+/// share -- node --version </dev/null`), there is no session, and the command runs as with `nostray run`.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ShareArgs {
@@ -41,9 +41,9 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) key: Option<String>,
 
-    /// Of the environment, only these variables decide who shares a child; none with an empty list
+    /// Of the environment, only these variables decide which sessions share a child; none with an empty list
     ///
-    /// By default all do, but for those that name a session, a terminal, a window or a login (CLAUDE_CODE_SESSION_ID, OPENCODE_PID,
+    /// By default all do, except variables that name a session, a terminal, a window or a login (CLAUDE_CODE_SESSION_ID, OPENCODE_PID,
     /// XDG_SESSION_ID, TMUX_PANE, SSH_TTY, WINDOWID, PWD and the like). The child has the environment of the session that came first.
     #[arg(long, value_name = "A,B", value_delimiter = ',', conflicts_with = "key")]
     pub(crate) share_env: Option<Vec<String>>,
@@ -56,8 +56,8 @@ pub(crate) struct ShareArgs {
 
     /// How long the child is kept after the last session has ended (0s: not at all)
     ///
-    /// A child that is still starting then is kept until its first answer, and from then on for this long: so a host that loses patience
-    /// and tries again finds the start that it began. At most for --start-timeout, or two minutes.
+    /// A child that is still starting is kept until its first answer, and for this long after it. So a host that times out and tries
+    /// again finds the same start. That wait ends after --start-timeout, or two minutes.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) linger: Duration,
 
@@ -65,21 +65,21 @@ pub(crate) struct ShareArgs {
     #[arg(long)]
     pub(crate) require_share: bool,
 
-    /// When the child ends by itself, or with the process that keeps it, so do its sessions [default with --protocol jsonrpc]
+    /// End the sessions when the child ends by itself, or with the process that keeps it [default with --protocol jsonrpc]
     #[arg(long, conflicts_with_all = ["respawn", "backoff", "max_failures"])]
     pub(crate) no_respawn: bool,
 
-    /// Who is asked when the child asks something and it is not certain whom
+    /// Which session gets a request of the child if it is not certain which one it belongs to
     ///
     /// Certain is the session that --route-by names, the only session, or the only session with a call in flight. After a restart of
-    /// a child with --protocol jsonrpc, the latter holds once every session is back.
+    /// a child with --protocol jsonrpc, the last two count only when every session is back.
     #[arg(long, value_name = "WHOM", default_value = "certain")]
     pub(crate) reverse: Reverse,
 
-    /// With --protocol jsonrpc: the members of a message that say whose it is, like params.sessionId,params.payload.sessionId
+    /// With --protocol jsonrpc: the members of a message that name its session, like params.sessionId,params.payload.sessionId
     ///
-    /// What the child asks and tells goes to the session that was the first to use the same value, under any of these paths. If a
-    /// message has several, the first path that names a session decides. `nostray log` says if none ever did.
+    /// A request or notification of the child goes to the session that was the first to use the same value, under any of these paths. If
+    /// a message has several, the first path that names a session decides. `nostray log` says if no path ever did.
     #[arg(long, value_name = "PATH,PATH", value_delimiter = ',', value_parser = path)]
     pub(crate) route_by: Vec<Path>,
 
@@ -115,26 +115,26 @@ pub(crate) struct ShareArgs {
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 
-    /// The slot that the child needs: what `nostray run --slot NAME --if-taken share` wants
+    /// The slot that the child holds, for `nostray run --slot NAME --if-taken share`
     #[arg(skip)]
     pub(crate) slot: Option<SlotSettings>,
 
-    /// The child is a daemon: what `nostray hold` wants
+    /// The child is a daemon, for `nostray hold`
     #[arg(skip)]
     pub(crate) daemon: Option<DaemonSettings>,
 }
 
-/// Who is asked when the child asks something.
+/// Which session gets a request of the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Reverse {
-    /// None: the child gets an error. If that is because several sessions have calls in flight, they take turns from then on; with
-    /// nothing in flight it is never certain
+    /// None: the child gets an error. If several sessions have calls in flight, they take turns from then on; with nothing in flight, no
+    /// session is certain
     Certain,
     /// The newest session, and the next one if that ends: for protocols in which any session may answer
     Newest,
 }
 
-/// Where in a message something stands.
+/// The path of a member in a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Path(Vec<String>);
 
@@ -152,16 +152,16 @@ Examples:
       In place of `run` in an agent's configuration: five sessions, one server.
 
   nostray share --key memory -- uvx memory-server
-      One for all directories and environments.
+      One server for all directories and environments.
 
   nostray share --share-env API_KEY,REGION -- some-server
-      Sessions with the same key and region share one, whatever else is in their environment.
+      Sessions with the same key and region share a server, whatever else is in their environment.
 
   nostray share --any-dir -- some-server
-      Sessions of all directories share one.
+      Sessions of all directories share a server.
 
   nostray share --hibernate 10m --max-memory 500M -- uvx some-server
-      It sleeps when nobody calls, and is started anew when it has grown too large.
+      It sleeps when there are no calls, and is restarted when it uses too much memory.
 
   nostray share --protocol jsonrpc --route-by params.sessionId -- memory-bridge
       A bridge that is no MCP server, with sessions of its own. If it crashes, the hosts reconnect.
@@ -170,7 +170,7 @@ Examples:
       The same for hosts that do not reconnect: the next bridge is told which sessions are open.
 
   nostray ps; nostray restart memory; nostray broker status
-      Who holds what; start one anew; how the background process is.
+      Who holds what; restart a child; the state of the background process.
 
 Exit codes:
   0 when the session's input has ended; 128+n if signal n ended it; the child's own if it ended for good (--no-respawn,
@@ -180,19 +180,17 @@ Exit codes:
 pub(crate) fn run(args: ShareArgs) -> ExitCode {
     if args.managed.warm {
         write_to_stderr_at_once(
-            "nostray: --warm is for `nostray run --warm`; what it finds out serves `share --lazy`, too\n",
+            "nostray: `nostray share` has no --warm; use `nostray run --warm`, which also serves `share --lazy`\n",
         );
         return ExitCode::from(OWN_FAILURE);
     }
     if !args.route_by.is_empty() && args.managed.protocol != Some(managed::Protocol::Jsonrpc) {
-        write_to_stderr_at_once(
-            "nostray: --route-by is for --protocol jsonrpc; MCP says itself whose a message is\n",
-        );
+        write_to_stderr_at_once("nostray: --route-by is for --protocol jsonrpc; MCP needs no such option\n");
         return ExitCode::from(OWN_FAILURE);
     }
     if args.slot.is_none() && args.key.as_ref().is_some_and(|key| key.starts_with(SLOT_KEY)) {
         write_to_stderr_at_once(
-            "nostray: keys that begin with slot: are those of slots; see --slot of `nostray run`, or choose another one\n",
+            "nostray: a --key cannot begin with slot:, which is reserved for slots; choose another key, or use `nostray run --slot`\n",
         );
         return ExitCode::from(OWN_FAILURE);
     }
@@ -205,13 +203,13 @@ pub(crate) fn run(args: ShareArgs) -> ExitCode {
     };
     let session = args.session.or_else(|| nostray_broker::session_named_by_host(|name| std::env::var_os(name)));
     let details = RecordDetails { session: session.clone(), labels: labels.clone(), slot: None, sweep: true };
-    // A slot is for a child that must be alone, so none is started beside the shared one. A daemon is held without a word.
-    if args.slot.is_none() && args.daemon.is_none() && !stdin_has_something_to_say(FIRST_WORD) {
+    // A child with a slot must be alone, so no child is started beside the shared one. A daemon's holders never write.
+    if args.slot.is_none() && args.daemon.is_none() && !stdin_has_something_to_say(FIRST_BYTE_TIMEOUT) {
         return end_with(nostray_pen::run(&spec, PenId::new(), Box::new(RecordKeeper::new(details))));
     }
     let mut options = args.managed.options(spec, details);
-    // A bridge keeps what its sessions do in memory. If another one took its place, no host would see the end of the first, and no
-    // host would begin again what was lost with it.
+    // A bridge keeps its sessions' work in memory. If nostray restarted it, no host would see the crash, and no host would repeat
+    // the lost work.
     let host_recovers = options.settings.protocol == nostray_supervise::Protocol::JsonRpc;
     options.settings.policy.respawn = !args.no_respawn && (!host_recovers || options.settings.policy.respawn);
     let settings = ChildSettings {

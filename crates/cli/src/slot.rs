@@ -1,4 +1,4 @@
-//! `nostray slot`: who holds a name, who waits for it, and who has held it.
+//! `nostray slot`: the holder of a slot, its waiters, and its earlier holders.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,9 @@ use nostray_terminal::table::{Table, ago, span};
 use nostray_terminal::{self as terminal, ExitCode};
 use serde_json::{Value, json};
 
-/// Who holds a name, and who waits for it
+/// Show or release the slots of `nostray run --slot`
 ///
-/// See --slot of `nostray run`.
+/// A slot is a name that at most one live tree holds.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -27,10 +27,10 @@ pub(crate) struct SlotCommand {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Slots that are held or waited for
+    /// Slots that have a holder or waiters
     #[command(after_long_help = "Examples:\n  nostray slot list\n  nostray slot list --all --json")]
     List {
-        /// Also those that nobody holds or waits for
+        /// Also slots without a holder and waiters
         #[arg(short, long)]
         all: bool,
 
@@ -39,7 +39,7 @@ enum What {
         json: bool,
     },
 
-    /// One slot: its holder, those who wait, and who has held it
+    /// One slot: its holder, its waiters, and its earlier holders
     ///
     /// Exits with 1 if the name was never used.
     #[command(after_long_help = "Examples:\n  nostray slot show memory\n  nostray slot show memory --json")]
@@ -52,10 +52,10 @@ enum What {
         json: bool,
     },
 
-    /// Ask whoever holds a slot to end, and wait until nothing is left of it
+    /// Ask the holder of a slot to end, and wait until nothing is left of its tree
     ///
-    /// On the path on which every tree ends, with the graces that it was started with. Whoever waits for the slot gets it then.
-    /// Exits with 1 if it was not released.
+    /// The holder's tree gets the graces that it was started with. The next waiter gets the slot then. Exits with 1 if the slot was
+    /// not released.
     #[command(after_long_help = "Examples:\n  nostray slot release memory\n  nostray slot release --now memory")]
     Release {
         /// Which
@@ -109,7 +109,7 @@ fn list(all: bool, as_json: bool) -> Result<ExitCode, String> {
     Ok(terminal::print(text.as_bytes()))
 }
 
-/// What is known of it in one word.
+/// The state of the slot in one word.
 fn state(slot: &Slot) -> &'static str {
     match &slot.holder {
         _ if !slot.is_taken => "free",
@@ -201,7 +201,7 @@ fn row(entry: &HolderEntry) -> Vec<String> {
     ]
 }
 
-/// How long a holder may take beyond what it was promised.
+/// How long a holder may take beyond its graces.
 const MARGIN: Duration = Duration::from_secs(15);
 
 fn release(slot: &Slot, now: bool) -> Result<ExitCode, String> {
@@ -214,20 +214,23 @@ fn release(slot: &Slot, now: bool) -> Result<ExitCode, String> {
         return Err(format!("slot {name} is just being taken or released; try again"));
     };
     if !slot.ask(if now { Ask::StopNow } else { Ask::HandOver }) {
-        return Err(format!("{} holds slot {name}, and could not be asked; `nostray sweep` tells more", holder.id));
+        return Err(format!(
+            "{} holds slot {name} and could not be signalled; `nostray sweep` tells more",
+            holder.id
+        ));
     }
     let begun = Instant::now();
-    let patience = Duration::from_millis(holder.eof_grace.saturating_add(holder.term_grace)) + MARGIN;
+    let limit = Duration::from_millis(holder.eof_grace.saturating_add(holder.term_grace)) + MARGIN;
     let mut shown = false;
-    // Whoever gets the slot next may have it before we look again, so it counts who has it. That the holder has ended is written
-    // down a moment before its lock is free, and says too little for whoever comes next.
+    // A waiter may take the slot before the next look, so compare the last entry's id. The entry's end alone is not enough: the
+    // holder records it a moment before the lock is free, and the next command could still find the slot taken.
     while let Some(still) = self::slot(name).map_err(|error| error.to_string())?
         && still.is_taken
         && let Some(last) = still.history.last().filter(|last| last.id == holder.id)
     {
-        if begun.elapsed() > patience {
+        if begun.elapsed() > limit {
             if last.ended.is_some() {
-                break; // nothing is left of it; whoever has the lock comes to a halt before it says who it is
+                break; // the holder's tree is empty; the next holder has the lock, but was descheduled before it recorded itself
             }
             let next = if now { format!("stop --now {}", holder.id) } else { format!("slot release --now {name}") };
             let since = span(begun.elapsed());
@@ -237,7 +240,7 @@ fn release(slot: &Slot, now: bool) -> Result<ExitCode, String> {
             shown = true;
             terminal::write(format!("\r{}  stopping, {}", holder.id, span(begun.elapsed())).as_bytes()).ok();
         }
-        // A lock has no event that a stranger could wait for.
+        // flock cannot be polled.
         std::thread::sleep(Duration::from_millis(20));
     }
     if shown {

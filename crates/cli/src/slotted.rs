@@ -1,4 +1,4 @@
-//! The options of `nostray run` for a slot, and what follows from them.
+//! The options of `nostray run` for a slot, and `--if-taken share`.
 
 use std::time::Duration;
 
@@ -21,15 +21,15 @@ const LINGER: Duration = Duration::from_secs(10);
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options for one live owner of a name")]
 pub(crate) struct SlotArgs {
-    /// Hold this name; nobody else does until nothing is left of the child's tree
+    /// Hold this name, which no other tree can hold until nothing is left of the child's tree
     ///
-    /// For a child that must be alone: with its database, its port, its browser profile. The kernel decides who holds the name, by a
-    /// lock that is free when the tree is empty, and nothing that is left in files after a crash means anything. Those without --slot
-    /// are never touched. Names are the user's own, in ~/.local/state/nostray/slots.
+    /// For a child that must be alone: with its database, its port, its browser profile. Ownership is a kernel lock that is released
+    /// when the tree is empty, so files that a crash leaves behind have no effect. Children without --slot are never touched. Each user
+    /// has names of their own, in ~/.local/state/nostray/slots.
     #[arg(long, value_name = "NAME")]
     pub(crate) slot: Option<Name>,
 
-    /// What to do if somebody holds it [default: wait]
+    /// What to do if the slot is taken [default: wait]
     #[arg(long, value_name = "WHAT", requires = "slot")]
     pub(crate) if_taken: Option<IfTaken>,
 
@@ -37,28 +37,29 @@ pub(crate) struct SlotArgs {
     #[arg(long, value_name = "TIME", requires = "slot", value_parser = positive_duration)]
     pub(crate) wait_timeout: Option<Duration>,
 
-    /// With --if-taken replace: if it changed hands more often than this, whether or not a child was ready, only wait [default: 3/1m]
+    /// With --if-taken replace: only wait if the slot changed hands more often than this, whether or not its holders were ready
+    /// [default: 3/1m]
     #[arg(long, value_name = "N/TIME", requires = "slot")]
     pub(crate) max_handovers: Option<Rate>,
 }
 
-/// What to do if somebody holds a slot.
+/// What to do if a slot is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum IfTaken {
     /// Wait until it is free: first come, first served
     Wait,
     /// Exit with 75, and say who holds it
     Fail,
-    /// Ask the holder to end, and start when nothing is left of it. One that is still starting is not asked before it is ready (see
-    /// the --ready options). Of several who want to replace, the last one does, and the others exit with 75
+    /// Ask the holder to end, and start when nothing is left of its tree. A holder that is still starting is not asked before it is
+    /// ready (see the --ready options). Of several callers with replace, the last one gets the slot, and the others exit with 75
     Replace,
-    /// Use the holder's child together with it, as `nostray share` does: for JSON-RPC lines, if the holder wants to share, too;
+    /// Use the same child as the holder, like `nostray share`: for JSON-RPC lines, and if the holder was started with share, too;
     /// otherwise wait
     Share,
 }
 
 impl SlotArgs {
-    /// As if nothing had been given.
+    /// All options at their defaults.
     pub(crate) fn none() -> Self {
         Self { slot: None, if_taken: None, wait_timeout: None, max_handovers: None }
     }
@@ -68,8 +69,8 @@ impl SlotArgs {
         self.if_taken == Some(IfTaken::Share)
     }
 
-    /// What is wanted of the slot.
-    pub(crate) fn wish(&self, spec: &Spec, details: &RecordDetails) -> Option<SlotRequest> {
+    /// The request for the slot, if one is named.
+    pub(crate) fn request(&self, spec: &Spec, details: &RecordDetails) -> Option<SlotRequest> {
         let if_taken = match self.if_taken {
             None | Some(IfTaken::Wait | IfTaken::Share) => nostray_slot::IfTaken::Wait,
             Some(IfTaken::Fail) => nostray_slot::IfTaken::Fail,
@@ -86,22 +87,22 @@ impl SlotArgs {
     }
 }
 
-/// Runs a command that all share who want the same slot.
+/// Runs a command that all callers of the slot with `--if-taken share` share.
 pub(crate) fn share(args: RunArgs) -> ExitCode {
-    let refuse = |option: &str| {
+    let refuse = |options: &str, instead: &str| {
         write_to_stderr_at_once(&format!(
-            "nostray: {option} is not for --if-taken share, whose child is kept in the background for all its sessions\n"
+            "nostray: {options} cannot be combined with --if-taken share; use {instead}\n"
         ));
         ExitCode::from(OWN_FAILURE)
     };
     if args.idle_timeout.is_some() {
-        return refuse("--idle-timeout; see --hibernate, which is, but it");
+        return refuse("--idle-timeout", "--hibernate");
     }
     if args.verbose || args.log_file.is_some() {
-        return refuse("--verbose or --log-file; `nostray log` tells what happens, but that");
+        return refuse("--verbose and --log-file", "`nostray log`");
     }
     if format!("{:?}", args.ready) != format!("{:?}", ReadyArgs::none()) {
-        return refuse("a definition of ready other than the first answer");
+        return refuse("the --ready options", "--start-timeout, since a shared child is ready with its first answer");
     }
     if let Some((name, by)) = args.slot.slot.as_ref().and_then(|name| Some((name, is_held_around_us(name)?))) {
         write_to_stderr_at_once(&format!(
@@ -115,7 +116,7 @@ pub(crate) fn share(args: RunArgs) -> ExitCode {
         share_env: None,
         any_dir: false,
         linger: LINGER,
-        // One of its own would need the slot that the shared one has.
+        // A child of this session alone would need the slot that the shared child holds.
         require_share: true,
         no_respawn: false,
         reverse: Reverse::Certain,

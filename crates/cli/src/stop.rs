@@ -1,4 +1,4 @@
-//! `nostray stop`: ends pens, on the path on which every pen ends.
+//! `nostray stop`: asks guards to end their trees, with the same tear-down as when a host ends.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -15,28 +15,28 @@ use crate::selection::Selection;
 /// End children, with their whole trees
 ///
 /// Each is ended by its own guard, as when its host ends: SIGTERM to every process, the grace that it was started with,
-/// SIGKILL. Waits until nothing is left and says how each of them ended. One whose guards are stopped, by whatever stops them, is
-/// ended from outside. Exits with 1 if there was nothing to stop, or something did not end.
+/// SIGKILL. Waits until nothing is left and says how each child ended. If a child's guards are stopped (SIGSTOP, a debugger), this
+/// command ends the child itself. Exits with 1 if there was nothing to stop, or something did not end.
 ///
-/// Of a shared child, `--session` and `--label` end the sessions that they name; the child goes with the last one. Named by its id,
-/// the child is ended with all its sessions.
+/// Of a shared child, `--session` and `--label` end the sessions that they name; the child ends after its last session. By its id, the
+/// child is ended with all its sessions.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
   nostray stop k7f39q2x
-  nostray stop k7f3            (any beginning that only one has)
+  nostray stop k7f3            (the beginning of one id only)
   nostray stop --session chat-17
   nostray stop --all --now")]
 #[command(group = clap::ArgGroup::new("which").required(true).multiple(true).args(["ids", "session", "labels", "all"]))]
 pub(crate) struct Args {
-    /// Which ones, by id or the beginning of one
+    /// Which children, by id or the beginning of an id
     #[arg(value_name = "ID")]
     ids: Vec<String>,
 
     #[command(flatten)]
     selection: Selection,
 
-    /// All of them
+    /// All children
     #[arg(long)]
     all: bool,
 
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         }
     };
     let mut failed = false;
-    // A session that shares a child with others ends alone; the child goes with the last of them.
+    // `--session` ends one session of a shared child; the child ends after its last session.
     let by_session = args.ids.is_empty() && !args.all;
     let (shared, pens): (Vec<_>, Vec<_>) = pens
         .into_iter()
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             dead_owner(pen)
         } else if !was_asked {
             failed = true;
-            "it could not be asked".to_owned()
+            "its guard could not be asked".to_owned()
         } else if ended(pen, since, args.ask()) {
             format!("{} after {:.1} s", how_it_ended(pen), since.elapsed().as_secs_f64())
         } else {
@@ -95,15 +95,15 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if failed { ExitCode::from(1) } else { ExitCode::SUCCESS }
 }
 
-/// Ends the sessions that are meant, of those that share a child. False if one did not end.
+/// Ends the selected sessions of a shared child. False if one did not end.
 fn end_leases(pen: &Pen, args: &Args) -> bool {
     let Ok(record) = &pen.record else { return true };
     let mut all_ended = true;
     for lease in args.selection.leases(record) {
         let Some(front) = lease.front.identity().and_then(Identity::open) else { continue };
-        // It may be of another version than its steward, and lets go in the same way whatever it is asked for.
+        // The front may be of another version than its steward, so send plain SIGTERMs; every request makes it detach.
         let asked = nostray_pen::send(&front, args.ask(), Takes::Terms).is_ok();
-        front.send(Signal::CONT).ok(); // a stopped front would not hear of it
+        front.send(Signal::CONT).ok(); // a stopped front would not read the request
         let ended = asked && wait(&[(front.as_fd(), Until::Readable)], Some(MARGIN)).is_ok_and(|ended| ended[0]);
         all_ended &= ended;
         let name = lease.session.clone().unwrap_or_default();
@@ -147,7 +147,7 @@ fn ended(pen: &Pen, since: Instant, ask: Ask) -> bool {
     ended
 }
 
-/// What to do about a pen that nothing keeps any more.
+/// What the user can do about a pen whose owner is dead.
 fn dead_owner(pen: &Pen) -> String {
     if pen.record.as_ref().is_ok_and(|record| !record.candidates.is_empty()) {
         return "its owner is dead, and it is not proved that nothing is left; `nostray sweep` tells what may be"
@@ -156,7 +156,7 @@ fn dead_owner(pen: &Pen) -> String {
     "its owner is dead; `nostray sweep` ends what is left".to_owned()
 }
 
-/// What is there of a pen that has not ended, and what to do.
+/// What is left of a pen that has not ended, and what the user can do.
 fn still_there(pen: &Pen, since: Instant, now: bool) -> String {
     let left: Vec<_> = pen.who_is_left().iter().map(|one| format!("{} ({})", one.process.pid, one.command)).collect();
     let left = if left.is_empty() { String::new() } else { format!(": {}", left.join(", ")) };
@@ -168,7 +168,7 @@ fn still_there(pen: &Pen, since: Instant, now: bool) -> String {
 fn how_it_ended(pen: &Pen) -> String {
     let entries = Journal::at(&pen.place).read();
     let (mut text, mut killed) = ("stopped".to_owned(), String::new());
-    // Of a front that starts one child after the other, the one that was there.
+    // A supervised child's entries have its generation in their id.
     let generation = pen.record.as_ref().ok().and_then(|record| record.generation.filter(|_| record.child.is_some()));
     let id = generation.map_or_else(|| pen.id.clone(), |number| format!("{}.{number}", pen.id));
     for story in entries.into_iter().filter(|entry| entry.id == id).map(|entry| entry.story) {

@@ -1,4 +1,4 @@
-//! `nostray sweep`: ends what pens have left whose every process was killed.
+//! `nostray sweep`: ends what is left of pens whose front, spare and guard were all killed.
 
 use nostray_registry::{Found, Outcome, Policy, Swept, census, sweep};
 use nostray_sys::proc::age_of;
@@ -10,14 +10,14 @@ use crate::ps;
 
 /// End what is left of children whose guards were killed, and nothing else
 ///
-/// Acts on records whose lock is free, which the kernel guarantees to mean that front, spare and guard are all gone. Says for
-/// each process that it finds on what evidence. Children that are guarded are never touched, unless --include-active says so.
+/// Acts on records whose lock is free: the kernel releases it when front, spare and guard are all gone. Names the evidence for
+/// each process that it finds. Never touches children that are guarded, unless you give --include-active.
 /// Every `nostray run` does this by itself, a moment after its start. Exits with 1 if something is left, or may be.
 ///
 /// Without a control group, a process that has cleared its environment cannot be told from a stranger. Where such a process may be
 /// left of a dead child, it is named and not touched, and the child stays on record (`unproved` in `nostray ps`) until it has ended.
 ///
-/// A child whose front, spare and guard are all stopped is guarded by none of them, and is ended, too; but not by a `nostray run`.
+/// A child whose front, spare and guard are all stopped is not guarded, so this command ends it, too. A `nostray run` does not.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long)]
     include_active: bool,
 
-    /// Drop the record of a child whose guards are dead, by id, whatever may be left of it; signals nothing
+    /// Drop the record of a child whose guards are dead, by id, whatever may be left of it; no process is signalled
     #[arg(long, value_name = "ID", conflicts_with_all = ["dry_run", "include_active", "json"])]
     forget: Option<String>,
 
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if swept.iter().any(|one| left(&one.outcome) > 0) { ExitCode::from(1) } else { printed }
 }
 
-/// By the whole id: what is forgotten is not found again.
+/// Needs the whole id, since a dropped record cannot be restored.
 fn forget(id: &str) -> ExitCode {
     let Some(pen) = census().into_iter().find(|pen| pen.id == id) else {
         terminal::complain(&format_args!("there is no '{id}'; `nostray ps` shows what there is"));
@@ -125,7 +125,7 @@ fn as_text(swept: &[Swept], dry_run: bool) -> String {
         match &one.outcome {
             Outcome::Active => active += 1,
             Outcome::Asked => text += &line(&format_args!("{}  was asked to stop  ({command})", one.id)),
-            Outcome::Clean => text += &line(&format_args!("{}  nobody was left of it  ({command})", one.id)),
+            Outcome::Clean => text += &line(&format_args!("{}  nothing was left of it  ({command})", one.id)),
             Outcome::Survivors { found, left } => {
                 let done = match (dry_run, left) {
                     (true, _) => "would be ended",
@@ -162,7 +162,7 @@ fn as_text(swept: &[Swept], dry_run: bool) -> String {
                     (false, true) => "ended",
                     _ => "could not be ended",
                 };
-                text += &line(&format_args!("{}  all who guard it were stopped; {done}  ({command})", one.id));
+                text += &line(&format_args!("{}  all of its guards were stopped; {done}  ({command})", one.id));
             }
             Outcome::Unreadable(why) => text += &line(&format_args!("{}  {}", one.id, ps::explain(why))),
             _ => text += &line(&format_args!("{}  belongs to another pid namespace; sweep it there", one.id)),

@@ -1,4 +1,4 @@
-//! `nostray run --warm`: finds out what `--lazy` needs to know, by being the host of a supervised child that is asked.
+//! `nostray run --warm`: finds out what `--lazy` needs to know. It acts as the host of a supervised child and asks it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 use crate::args::RunArgs;
 
-/// What hosts ask for, the newest first. A server answers for one of them at a time, so each needs a start of its own.
+/// The protocol versions that hosts ask for, the newest first. A server agrees on one version per start, so each version needs a start.
 const HANDSHAKES: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 const MODERN: &str = "2026-07-28";
 /// Long enough for a package that has to be downloaded first.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// A list with more pages than this has no end.
-const MOST_PAGES: usize = 1000;
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
+/// After so many pages, a list counts as endless.
+const MAX_PAGES: usize = 1000;
 
 const LISTS: [(&str, &str, &str); 4] = [
     ("tools", "tools/list", "tools"),
@@ -28,13 +28,13 @@ const LISTS: [(&str, &str, &str); 4] = [
 
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
     signal::set_disposition(Signal::PIPE, Disposition::Ignored).ok();
-    let patience = args.managed.start_timeout.unwrap_or(PATIENCE);
+    let timeout = args.managed.start_timeout.unwrap_or(DEFAULT_TIMEOUT);
     let (mut known, mut failed) = (0, None);
     for version in HANDSHAKES.into_iter().chain([MODERN]) {
         if terminal::is_live() {
             terminal::write(format!("\r{version}: starting the server\x1b[K").as_bytes()).ok();
         }
-        let asked = Asked::start(args, patience).and_then(|mut asked| {
+        let asked = Asked::start(args, timeout).and_then(|mut asked| {
             let said = asked.about_itself(version);
             asked.end();
             said
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
                 known += 1;
                 terminal::print(terminal::line(&format_args!("{version}: {said}")).as_bytes());
             }
-            // A server that cannot be started for one cannot be for the others.
+            // If the first version fails, the server does not start at all.
             Err(why) if known == 0 && version != MODERN => {
                 failed = Some(why);
                 break;
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
     }
 }
 
-/// A server that is being asked.
+/// A running server, and the host's end of its session.
 struct Asked {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -76,7 +76,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn start(args: &RunArgs, patience: Duration) -> Result<Self, String> {
+    fn start(args: &RunArgs, timeout: Duration) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let time = |time| humantime::format_duration(time).to_string();
         let mut command = Command::new(program);
@@ -98,10 +98,10 @@ impl Asked {
         std::thread::spawn(move || {
             BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| to.send(line)).ok();
         });
-        Ok(Self { child, stdin, lines, deadline: Instant::now() + patience, asked: 0 })
+        Ok(Self { child, stdin, lines, deadline: Instant::now() + timeout, asked: 0 })
     }
 
-    /// Asks for everything that hosts ask for before they call. Says what there was.
+    /// Makes the handshake and asks for every list. Returns what the server has.
     fn about_itself(&mut self, version: &str) -> Result<String, String> {
         let meta = json!({
             "io.modelcontextprotocol/protocolVersion": version,
@@ -131,7 +131,7 @@ impl Asked {
 
     fn count(&mut self, method: &str, items: &str, meta: Option<&Value>) -> Result<usize, String> {
         let (mut count, mut cursor) = (0, None::<String>);
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_PAGES {
             let mut params = json!({});
             if let Some(meta) = meta {
                 params["_meta"] = meta.clone();
@@ -180,7 +180,7 @@ impl Asked {
         }
     }
 
-    /// Ends it as every host does; its pen sees to the rest.
+    /// Closes its stdin, as every host does; its pen ends the tree.
     fn end(mut self) {
         self.stdin = None;
         self.child.wait().ok();

@@ -26,7 +26,7 @@ pub(super) const TREE: [Role; 5] = [
 /// nostray's own processes.
 pub(super) const OWN: [Role; 3] = [Role::Front, Role::Spare, Role::Guard];
 
-/// With whom the host starts its child.
+/// Whether the host starts its child directly or with nostray.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {
     Alone,
@@ -34,7 +34,7 @@ pub(super) enum Act {
 }
 
 impl Act {
-    /// Everybody who has to be there, in the order in which they are shown.
+    /// The processes of this act, in the order in which they are shown.
     pub(super) fn cast(self) -> Vec<Role> {
         let own: &[Role] = if self == Self::Penned { &OWN } else { &[] };
         [&[Role::Actor(Actor::Host)], own, &TREE].concat()
@@ -53,37 +53,37 @@ impl Act {
     }
 }
 
-/// What came of an act.
+/// How an act ended.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// Those who outlived the host, whether they were in the script or not.
+    /// The processes that outlived the host, whether they are in the script or not.
     pub(super) survivors: Vec<Role>,
-    /// Nobody is left at all: none with the token, and no descendant of any other kind.
-    pub(super) nobody_left: bool,
+    /// No process with the token is left, and no other descendant.
+    pub(super) nothing_left: bool,
     /// From the end of the host to the last end that was seen.
     pub(super) took: Duration,
     /// From the end of the host to the end of the act.
     pub(super) watched: Duration,
-    /// What the processes said beside what they had to.
+    /// What the processes wrote beside their ready line.
     pub(super) said: Vec<String>,
 }
 
 impl Outcome {
     /// A descendant is left that does not bear the token.
     pub(super) fn has_unseen(&self) -> bool {
-        self.survivors.is_empty() && !self.nobody_left
+        self.survivors.is_empty() && !self.nothing_left
     }
 
-    /// Somebody is left who was not in the script.
+    /// A process is left that is not in the script.
     pub(super) fn has_others(&self) -> bool {
         self.survivors.contains(&Role::Unknown) || self.has_unseen()
     }
 }
 
-/// Plays an act, and ends whoever is left of it, whatever happened.
+/// Plays an act, and ends every process that is left of it, also after an error.
 pub(super) fn play(act: Act, stage: &mut Stage, interrupts: &Interrupts, pace: Pace) -> Result<Outcome, Stop> {
     let troupe = Troupe::new(act)?;
-    // Said before the rest is ended, since that may take a moment, and a person should not press the keys again.
+    // Reported before the clean-up, which may take a moment, so that the user does not press Ctrl-C again.
     let outcome = perform(&troupe, stage, interrupts, pace).inspect_err(|stop| stage.break_off(stop));
     let dismissed = troupe.dismiss();
     outcome.and_then(|outcome| dismissed.map(|()| outcome))
@@ -111,9 +111,9 @@ fn perform(troupe: &Troupe, stage: &mut Stage, interrupts: &Interrupts, pace: Pa
         }
         interrupts.wait(&alive, TICK.min(limit - elapsed))?;
     };
-    let survivors: Vec<_> = troupe.everybody()?.iter().map(|member| member.role).collect();
+    let survivors: Vec<_> = troupe.members()?.iter().map(|member| member.role).collect();
     let outcome = Outcome {
-        nobody_left: survivors.is_empty() && empty,
+        nothing_left: survivors.is_empty() && empty,
         survivors,
         took: members.iter().filter_map(|member| member.gone).max().unwrap_or_default(),
         watched: killed.elapsed(),

@@ -18,9 +18,9 @@ use super::Actor;
 use super::cast::Token;
 use super::stop::no_signals;
 
-/// How long an actor lives at most. No demonstration takes so long.
+/// How long an actor lives at most; the demo takes less.
 const LIFETIME: Duration = Duration::from_secs(50);
-/// What the child says when everybody is in place.
+/// What the child writes when its whole tree runs.
 pub(super) const READY: &str = "ready";
 
 /// Where this program is: not by the path of its file, which may be replaced at any moment while it runs.
@@ -34,7 +34,7 @@ pub(super) fn play(actor: Actor, command: &[OsString]) -> ExitCode {
         return ExitCode::from(2);
     };
     let Some(director) = token.director() else { return ExitCode::FAILURE };
-    // For a person who looks with `ps` meanwhile.
+    // For a user who runs `ps` meanwhile.
     set_name(match actor {
         Actor::Host => "demo-host",
         Actor::Child => "demo-child",
@@ -59,7 +59,7 @@ pub(super) fn play(actor: Actor, command: &[OsString]) -> ExitCode {
 
 /// Starts the command with a pipe for its input, as agents do, and waits to be killed.
 fn host(director: &Pidfd, command: &[OsString]) -> io::Result<()> {
-    // What it has from the director and the terminal is not part of the play.
+    // The host of a demo does not use what it inherits from the director and the terminal.
     setsid()?;
     no_signals().set_as_mask()?;
     set_disposition(Signal::TERM, Disposition::Default)?;
@@ -73,7 +73,7 @@ fn host(director: &Pidfd, command: &[OsString]) -> io::Result<()> {
     Ok(())
 }
 
-/// The one whom the host has asked for. Well behaved by itself: it ends with its input.
+/// The process that the host starts. It is well behaved: it ends with its input.
 fn child(director: &Pidfd) -> io::Result<()> {
     for actor in [Actor::Helper, Actor::Setsid, Actor::Daemon, Actor::Stubborn] {
         start_member(actor)?;

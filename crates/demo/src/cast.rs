@@ -1,5 +1,5 @@
-//! The processes of an act: marked by a token in their environment, which forks, sessions and daemons inherit, and
-//! found by it in `/proc`. So what is shown is independent of what nostray believes.
+//! The processes of an act. Each has a token in its environment, which forks, sessions and daemons inherit, and by which
+//! it is found in `/proc`. So the demo does not rely on what nostray reports.
 
 use std::fmt;
 use std::io;
@@ -33,7 +33,7 @@ impl Token {
         Ok(Self(format!("{:016x}-{me}-{}", process::random(), stat.start.0)))
     }
 
-    /// The one that this process was started with.
+    /// The token in this process's environment.
     pub(super) fn from_environment() -> Option<Self> {
         Some(Self(std::env::var(VARIABLE).ok()?))
     }
@@ -49,8 +49,8 @@ impl Token {
         handle_on(pid, StartTime(parts.next()?.parse().ok()?))
     }
 
-    /// Everybody who bears it and has not ended.
-    pub(super) fn everybody(&self) -> io::Result<Vec<Member>> {
+    /// The live processes that bear it.
+    pub(super) fn bearers(&self) -> io::Result<Vec<Member>> {
         let all = proc::scan()?;
         let ours = all.into_iter().filter(|stat| !stat.is_zombie() && self.is_borne_by(stat.pid));
         Ok(ours
@@ -68,8 +68,8 @@ impl Token {
     }
 }
 
-/// A handle on the process that has this number and started then. Opened first and compared afterwards, so that it
-/// cannot be on somebody who got the number in between.
+/// A handle on the process with this pid and start time. The handle is opened first and the start time compared
+/// afterwards, so that it cannot refer to a process that got the pid in between.
 fn handle_on(pid: Pid, start: StartTime) -> Option<Pidfd> {
     let handle = Pidfd::open(pid).ok()?;
     Stat::of(pid).is_some_and(|now| now.start == start && !now.is_zombie()).then_some(handle)
@@ -82,7 +82,7 @@ pub(super) enum Role {
     Front,
     Spare,
     Guard,
-    /// Somebody of whom the script knows nothing.
+    /// A process that is not in the script.
     Unknown,
 }
 
@@ -91,7 +91,7 @@ impl Role {
         let line = std::fs::read(format!("/proc/{}/cmdline", stat.pid)).unwrap_or_default();
         let mut words = line.split(|&byte| byte == 0).skip(1);
         match (words.next(), stat.name.as_str()) {
-            // Their command line is a title; a moment after they were forked it is still that of the front.
+            // Spare and guard set a title as their command line, but show the front's for a moment after the fork.
             (_, "nostray-spare") => Self::Spare,
             (_, "nostray-guard") => Self::Guard,
             (Some(b"run"), _) => Self::Front,
@@ -149,7 +149,7 @@ impl Member {
     }
 
     pub(super) fn kill(&self) {
-        // The only way to fail is that it has ended meanwhile.
+        // This fails only if the process has already ended.
         self.handle.send(Signal::KILL).ok();
     }
 }

@@ -49,7 +49,7 @@ impl Actor {
 struct Pace {
     /// To look at a tree before its host is killed.
     before: Duration,
-    /// To see that what nobody ends stays.
+    /// To see that the tree stays when no process ends it.
     watch: Duration,
     /// To take in how an act has ended.
     after: Duration,
@@ -95,12 +95,12 @@ fn show(pace: Pace) -> Result<bool, Stop> {
 
     stage.say("")?;
     stage.summary(&alone, &penned)?;
-    if penned.nobody_left {
+    if penned.nothing_left {
         stage.say("\nPut `nostray run --` in front of a command, and it cannot outlive its host.")?;
     } else {
         stage.say("\nnostray has left something behind, which it never should. Please report it.")?;
     }
-    Ok(penned.nobody_left)
+    Ok(penned.nothing_left)
 }
 
 /// Lets the audience take in what it has seen.

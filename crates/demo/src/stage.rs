@@ -38,7 +38,7 @@ pub(super) struct Stage {
     mark: char,
     /// The lines of the list that has been written, for this act.
     drawn: usize,
-    /// Where it cannot be changed any more: those whose end has been told.
+    /// Where output is only appended: the processes whose end has been reported.
     told: Vec<Pid>,
 }
 
@@ -58,7 +58,7 @@ impl Stage {
         write_out(&format!("{text}\n"))
     }
 
-    /// Shows where everybody is.
+    /// Shows the state of every process.
     pub(super) fn show(&mut self, members: &[Member], moment: Moment) -> Result<(), Stop> {
         if self.is_live {
             let status = match moment {
@@ -92,7 +92,7 @@ impl Stage {
                 (Ink::Red, format!("{count} of {} outlive their host. The demo ends them itself.", TREE.len()))
             }
             Act::Alone => (Ink::Yellow, "Nothing outlives the host here, even without nostray.".to_owned()),
-            Act::Penned if outcome.nobody_left => {
+            Act::Penned if outcome.nothing_left => {
                 let took = outcome.took.as_secs_f32();
                 (Ink::Green, format!("Nothing is left after {took:.2} s, not even nostray itself."))
             }
@@ -119,13 +119,13 @@ impl Stage {
     /// Says that the show is over because of a signal.
     pub(super) fn break_off(&self, stop: &Stop) {
         if let Stop::Signal(signal) = stop {
-            // Over the ^C that the terminal has written. If this cannot be written, the exit code tells.
+            // Overwrites the ^C that the terminal has echoed. If the write fails, the exit code still tells.
             let start = if self.is_live { "\r\x1b[K" } else { "" };
             write_out(&format!("{start}   {signal}: the demo ends here, with all that it has started.\n")).ok();
         }
     }
 
-    /// Who was left, in both acts.
+    /// Which processes were left, in both acts.
     pub(super) fn summary(&mut self, alone: &Outcome, penned: &Outcome) -> Result<(), Stop> {
         let head = format!("   {:<19}{:<20}{}", "after the kill", "without nostray", "with nostray");
         let mut text = format!("{}\n", self.ink(Ink::Bold, &head));

@@ -12,10 +12,10 @@ use nostray_terminal::{self as terminal, ExitCode};
 /// Why the show does not go on.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// A person, or the system, wants it to end.
+    /// The user or the system ends it.
     Signal(Signal),
     /// Standard output was closed: `nostray demo | head -1`.
-    NobodyWatches,
+    OutputClosed,
     /// Something went wrong that has nothing to do with what is shown.
     Failed(String),
 }
@@ -27,7 +27,7 @@ impl Stop {
 
     pub(super) fn from_output(error: &io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Self::NobodyWatches,
+            io::ErrorKind::BrokenPipe => Self::OutputClosed,
             _ => Self::failed("write to standard output", error),
         }
     }
@@ -37,7 +37,7 @@ impl Stop {
         let by_signal = |signal: Signal| ExitCode::from(u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX));
         match self {
             Self::Signal(signal) => by_signal(*signal),
-            Self::NobodyWatches => by_signal(Signal::PIPE),
+            Self::OutputClosed => by_signal(Signal::PIPE),
             Self::Failed(why) => {
                 terminal::complain(why);
                 ExitCode::from(2)
@@ -52,7 +52,7 @@ pub(super) struct Interrupts(SignalFd);
 
 impl Interrupts {
     pub(super) fn watch() -> io::Result<Self> {
-        // One that is ignored (nohup, a job in the background of a script) stays ignored.
+        // A signal that is ignored (nohup, a job in the background of a script) stays ignored.
         let ending = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
         let set = set_of(|signal| ending.contains(&signal) && !is_ignored(signal));
         set.set_as_mask()?;

@@ -1,4 +1,4 @@
-//! The processes of an act as a whole: brought together, and ended so that nobody stays.
+//! All processes of an act: starts the host, waits until the whole tree runs, and ends every process afterwards.
 
 use std::io::PipeReader;
 use std::os::fd::AsFd;
@@ -15,27 +15,27 @@ use super::actors::this_program;
 use super::cast::{Member, Token, VARIABLE};
 use super::stop::{Interrupts, Stop};
 
-/// How long everybody may take to be in place, on a busy machine.
-pub(super) const ENTRANCE: Duration = Duration::from_secs(10);
-/// What is given to a tree in a pen: its graces, and time for a busy machine.
+/// How long the whole tree may take to start, on a busy machine.
+pub(super) const START_LIMIT: Duration = Duration::from_secs(10);
+/// How long a tree in a pen may take to end: its graces, and a margin for a busy machine.
 pub(super) const PEN_LIMIT: Duration = Duration::from_secs(6);
-/// How long ending what is left may take, before it is given up and said.
-const CLEANING: Duration = Duration::from_secs(10);
-/// How often a look is taken at what has no event to wait for, the clock on the screen included.
+/// How long the clean-up may take before it is reported as failed.
+const CLEAN_UP_LIMIT: Duration = Duration::from_secs(10);
+/// How often to poll what has no event, the clock on the screen included.
 pub(super) const TICK: Duration = Duration::from_millis(100);
 
 pub(super) struct Troupe {
     pub(super) act: Act,
     token: Token,
-    /// There were children before the show (a shell that became this program has left them to us), so that having
-    /// some can be no proof.
+    /// This process had children before the show: a shell that executed this program without a fork leaves it its own. So
+    /// a remaining child proves nothing.
     has_strangers: bool,
 }
 
 impl Troupe {
     pub(super) fn new(act: Act) -> Result<Self, Stop> {
-        // A host that ignores SIGCHLD makes children vanish unseen. And as their subreaper, this process is handed
-        // every orphan of the tree: none stays as a zombie where init does not reap, and that there is none is a fact.
+        // With SIGCHLD ignored, as a host may leave it, the kernel reaps children unseen. As a subreaper, this process
+        // gets every orphan of the tree, so no zombie stays where init does not reap, and `waitpid` proves that none is left.
         let prepare = || {
             set_disposition(Signal::CHLD, Disposition::Default)?;
             become_subreaper()?;
@@ -46,7 +46,7 @@ impl Troupe {
         Ok(Self { act, token, has_strangers })
     }
 
-    /// Starts the host, and returns what it and those below it will say.
+    /// Starts the host, and returns the output of the host and its descendants.
     pub(super) fn start_host(&self) -> Result<PipeReader, Stop> {
         let start = || {
             let program = this_program();
@@ -60,14 +60,13 @@ impl Troupe {
         start().map_err(|error| Stop::failed("start a host", error))
     }
 
-    /// Waits until everybody who has to be there is, and nobody else: the first processes of a daemon take a moment
-    /// to end.
+    /// Waits until exactly the processes of the script run. The first processes of a daemon take a moment to end.
     pub(super) fn assemble(&self, interrupts: &Interrupts) -> Result<Vec<Member>, Stop> {
         let cast = self.act.cast();
-        let deadline = Instant::now() + ENTRANCE;
+        let deadline = Instant::now() + START_LIMIT;
         loop {
             self.is_empty();
-            let mut members = self.everybody()?;
+            let mut members = self.members()?;
             members.sort_by_key(|member| cast.iter().position(|role| *role == member.role));
             if members.iter().map(|member| member.role).eq(cast.iter().copied()) {
                 return Ok(members);
@@ -80,12 +79,12 @@ impl Troupe {
         }
     }
 
-    /// Everybody who bears the token.
-    pub(super) fn everybody(&self) -> Result<Vec<Member>, Stop> {
-        self.token.everybody().map_err(|error| Stop::failed("read /proc", error))
+    /// The live processes that bear the token.
+    pub(super) fn members(&self) -> Result<Vec<Member>, Stop> {
+        self.token.bearers().map_err(|error| Stop::failed("read /proc", error))
     }
 
-    /// Reaps whoever has ended. True when no descendant is left, token or not.
+    /// Reaps every descendant that has ended. True when no descendant is left, token or not.
     pub(super) fn is_empty(&self) -> bool {
         loop {
             match reap() {
@@ -96,16 +95,16 @@ impl Troupe {
         }
     }
 
-    /// Ends whoever is left. A pen is first left to do so itself, since it has more to tidy up than processes.
+    /// Ends every process that is left. A pen gets time to end its tree itself, since it also removes its record and control group.
     pub(super) fn dismiss(&self) -> Result<(), Stop> {
         let begun = Instant::now();
         loop {
             let empty = self.is_empty();
-            let left = self.everybody()?;
+            let left = self.members()?;
             if left.is_empty() && empty {
                 return Ok(());
             }
-            if begun.elapsed() > CLEANING {
+            if begun.elapsed() > CLEAN_UP_LIMIT {
                 return Err(Stop::failed("end all that the demo has started", format!("left: [{}]", list(&left))));
             }
             let has_pen = left.iter().any(|member| OWN.contains(&member.role));

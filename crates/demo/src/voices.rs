@@ -1,4 +1,4 @@
-//! What the host and those below it write: that they are ready, and complaints.
+//! The output of the host and its descendants: the ready line, and error messages.
 
 use std::io::{PipeReader, Read};
 use std::os::fd::AsFd;
@@ -8,7 +8,7 @@ use nostray_sys::poll::{self, Until};
 
 use super::actors::READY;
 use super::stop::{Interrupts, Stop};
-use super::troupe::ENTRANCE;
+use super::troupe::START_LIMIT;
 
 /// Their common standard output and standard error.
 #[derive(Debug)]
@@ -34,9 +34,9 @@ impl Voices {
         n > 0
     }
 
-    /// Waits until everybody is in place.
+    /// Waits until the whole tree runs.
     pub(super) fn wait_for_ready(&mut self, interrupts: &Interrupts) -> Result<(), Stop> {
-        let deadline = Instant::now() + ENTRANCE;
+        let deadline = Instant::now() + START_LIMIT;
         while !self.lines().iter().any(|line| line == READY) {
             let left = deadline.saturating_duration_since(Instant::now());
             interrupts.wait(&[self.pipe.as_fd()], left)?;
@@ -53,7 +53,7 @@ impl Voices {
             .is_ok_and(|came| came.contains(&true))
     }
 
-    /// What was said beside that.
+    /// The lines other than the ready line.
     pub(super) fn said(mut self) -> Vec<String> {
         while self.has_more() && self.listen() {}
         self.lines().into_iter().filter(|line| line != READY).collect()

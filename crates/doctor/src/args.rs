@@ -2,13 +2,13 @@
 
 /// Find strays, unwrapped servers, and what this machine offers
 ///
-/// Says how well this machine can contain a tree and why not better; whether nostray's directories are sound; which
+/// Says how well this machine can contain a tree and what it lacks; whether nostray's directories are sound; which
 /// stdio children other programs have left behind; and which servers in the configurations of agent hosts are not
-/// wrapped by nostray, with the lines to put there instead. Changes nothing, unless --kill is given.
+/// wrapped by nostray, with the lines that wrap them. Changes nothing, unless you give --kill.
 ///
-/// A process is a stray for certain only if its parent is gone and the kernel knows of nobody at the other end of both
-/// its stdin and its stdout. Whatever else looks abandoned is listed as "maybe" and never ended. Processes of other
-/// users and of services, leaders of terminals, and those in a pen of nostray are left out altogether.
+/// A process is a stray for certain only if its parent is gone and the kernel knows of no process at the other end of
+/// its stdin, nor of its stdout. A process that only looks abandoned is listed as "maybe" and never ended. Processes of other
+/// users and of services, leaders of terminals, and processes in a pen of nostray are not listed.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -38,7 +38,7 @@ Examples:
       The same, then a question for each stray.
 
   nostray doctor --kill --yes --pid 4242
-      End process 4242, if it is a stray for certain, and nobody else.
+      End process 4242, if it is a stray for certain, and no other process.
 
   nostray doctor --json | jq '.strays[] | select(.confidence == \"certain\") | .pid'
       For scripts.

@@ -1,15 +1,15 @@
-//! The servers in the configurations of agent hosts: wrapped by nostray or not, and what to write where they are not.
+//! The servers in the configurations of agent hosts: whether nostray wraps them, and the lines that wrap them.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use super::command_line;
 use super::formats::Format;
 use super::hosts::{Folders, Source};
-use super::words;
 
-/// No configuration is longer; what is, is not read into memory.
+/// A longer file is no configuration, and is not read into memory.
 const LONGEST: u64 = 64 << 20;
 
 /// One file.
@@ -32,7 +32,7 @@ pub(super) struct Server {
     pub(super) state: State,
 }
 
-/// What a person has to do about a server.
+/// Whether a server has to be wrapped.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum State {
     Wrapped,
@@ -78,7 +78,7 @@ fn read(path: &Path) -> Option<Result<String, String>> {
         }
         Err(error) => return Some(Err(error.to_string())),
     };
-    // A pipe would have to be waited for.
+    // Reading a pipe could block for ever.
     if !found.is_file() {
         return Some(Err("is not a file".to_owned()));
     }
@@ -93,7 +93,7 @@ fn read(path: &Path) -> Option<Result<String, String>> {
     }))
 }
 
-/// By what name a host finds this program.
+/// The name by which a host finds this program.
 fn own_name() -> String {
     let in_path = std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join("nostray").is_file()));
@@ -151,7 +151,7 @@ fn server(format: Format, name: &str, project: Option<&String>, entry: &Value, n
     let args: Vec<_> = place.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(text).collect();
     let whole: Vec<String> = std::iter::once(command).chain(args).collect();
     let says = |key: &str, yes: bool| entry.get(key).and_then(Value::as_bool) == Some(yes);
-    let shown = words::masked(&whole);
+    let shown = command_line::masked(&whole);
     let state = if is_wrapped(&whole) {
         State::Wrapped
     } else if says("enabled", false) || says("disabled", true) {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_that_are_switched_off_are_nobodys_problem() {
+    fn servers_that_are_switched_off_need_no_wrapping() {
         assert_eq!(state_of(&json!({ "command": "npx", "disabled": true })), Some(State::Disabled));
         assert_eq!(state_of(&json!({ "command": "npx", "enabled": false })), Some(State::Disabled));
     }

@@ -1,10 +1,10 @@
-//! What may speak for a process that nobody holds by its streams any more.
+//! Reasons why a process may still be in use although no process holds the other ends of its streams.
 
 use std::collections::HashSet;
 
 use nostray_sys::process::Pid;
 
-/// Reasons to let it live, in words.
+/// The reasons to spare this process, for the evidence of a report.
 pub(super) fn about(pid: Pid) -> Vec<&'static str> {
     let mut doubts = Vec::new();
     if ignores_hangup(pid) {

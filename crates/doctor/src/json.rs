@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::Findings;
+use super::command_line;
 use super::configs::{Config, Server, State};
 use super::kill::Outcome;
 use super::machine::Machine;
 use super::places::{Condition, Place};
 use super::strays::{Confidence, Stray};
-use super::words;
 
 pub(super) fn text(findings: &Findings) -> String {
     let object = json!({
@@ -49,7 +49,7 @@ fn stray((stray, outcome): &(Stray, Option<Outcome>)) -> Value {
         "start": stray.identity.start.0,
         "parent": stray.parent.as_ref().map(|(pid, _)| pid.as_raw_nonzero()),
         "parent_name": stray.parent.as_ref().map(|(_, name)| name),
-        "command": words::masked(&stray.command),
+        "command": command_line::masked(&stray.command),
         "age_seconds": stray.age.map(|age| age.as_secs()),
         "memory_bytes": stray.memory,
         "confidence": confidence,

@@ -1,4 +1,4 @@
-//! Ending strays: only those that are certain, each asked for, and looked at once more right before.
+//! Ends strays: only certain ones, each after a question to the user, and after a second look right before the signal.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -7,8 +7,8 @@ use nostray_sys::escalation::{Escalation, Step};
 use nostray_sys::identity::wait_for_handles;
 use nostray_sys::{Pidfd, Signal};
 
+use super::command_line;
 use super::strays::{self, Confidence, Stray};
-use super::words;
 
 /// From SIGTERM to SIGKILL.
 const TERM_GRACE: Duration = Duration::from_secs(3);
@@ -22,11 +22,11 @@ pub(super) enum Outcome {
     Ended,
     /// By SIGKILL.
     Killed,
-    /// A person said no.
+    /// The user said no.
     Declined,
     /// It ended before it got a signal.
     Gone,
-    /// At the second look it was not a certain stray any more. Or it never was: those are not asked for.
+    /// It was not a certain stray at the second look, or only a *maybe* at the first, for which the user is not asked.
     Spared,
     /// It is still there.
     Failed(String),
@@ -50,12 +50,12 @@ impl Outcome {
     }
 }
 
-/// Whether there is somebody to ask.
+/// Whether a user is there to answer questions.
 pub(super) fn can_ask() -> bool {
     io::stdin().is_terminal()
 }
 
-/// Ends those that are certain and agreed to. The outcomes are in the order of the strays.
+/// Ends the certain strays that the user agrees to. The outcomes are in the order of the strays.
 pub(super) fn end(strays: &[Stray], ask: bool) -> io::Result<Vec<Outcome>> {
     let mut outcomes = Vec::with_capacity(strays.len());
     for stray in strays {
@@ -72,7 +72,7 @@ pub(super) fn end(strays: &[Stray], ask: bool) -> io::Result<Vec<Outcome>> {
 
 fn is_agreed(stray: &Stray) -> io::Result<bool> {
     let mut stderr = io::stderr();
-    write!(stderr, "End {} {}? [y/N] ", stray.identity.pid, words::shortened(&stray.command))?;
+    write!(stderr, "End {} {}? [y/N] ", stray.identity.pid, command_line::shortened(&stray.command))?;
     stderr.flush()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;

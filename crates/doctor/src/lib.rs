@@ -1,6 +1,7 @@
-//! `nostray doctor`: what this machine offers, what others have left behind, and what is not wrapped yet.
+//! `nostray doctor`: what this machine offers, which strays other programs have left, and which servers are not wrapped yet.
 
 mod args;
+mod command_line;
 mod configs;
 mod doubts;
 mod formats;
@@ -12,7 +13,6 @@ mod places;
 mod report;
 mod spared;
 mod strays;
-mod words;
 
 use std::io;
 
@@ -25,12 +25,12 @@ use machine::Machine;
 use places::Places;
 use strays::{Confidence, Stray};
 
-/// Everything that was looked at.
+/// The whole result of an examination.
 #[derive(Debug)]
 struct Findings {
     machine: Machine,
     places: Places,
-    /// With what came of it, where it was to be ended.
+    /// The outcome is there only with --kill.
     strays: Vec<(Stray, Option<Outcome>)>,
     configs: Vec<Config>,
 }
@@ -50,7 +50,7 @@ impl Findings {
 impl Stray {
     /// How to start it so that it cannot stray.
     fn remedy(&self) -> String {
-        format!("nostray run -- {}", words::quoted(&self.command))
+        format!("nostray run -- {}", command_line::quoted(&self.command))
     }
 }
 
@@ -82,7 +82,7 @@ fn examine(args: &Args) -> Result<bool, String> {
         configs: configs::examine(),
     };
     if args.kill {
-        // A person sees what it is about before being asked; a program wants one object, with what came of it.
+        // A user reads the report before the first question. A program gets one object, which includes the outcomes.
         if !args.json && !args.yes {
             show(&report::text(&findings))?;
         }
@@ -100,7 +100,7 @@ fn examine(args: &Args) -> Result<bool, String> {
 
 fn show(text: &str) -> Result<(), String> {
     match terminal::write(text.as_bytes()) {
-        // Whoever has read enough may close the pipe.
+        // A reader such as `head` closes the pipe when it has read enough.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(format!("cannot write to standard output: {error}"))
         }

@@ -14,7 +14,7 @@ use nostray_sys::process::{Pid, become_subreaper, random};
 pub(super) enum Tier {
     /// A control group ends it in one step that no fork can outrun.
     Cgroup,
-    /// Orphans are handed to its guard, which ends them one by one until nobody is left.
+    /// The kernel reparents orphans to the guard, which ends them one by one until the tree is empty.
     Subreaper,
     /// Something is missing without which nostray cannot work.
     None,
@@ -49,7 +49,7 @@ pub(super) struct Check {
     /// Without it, nostray cannot contain anything.
     pub(super) essential: bool,
     pub(super) detail: String,
-    /// What a person can do about it.
+    /// What the user can do about it.
     pub(super) advice: Option<String>,
 }
 
@@ -101,7 +101,9 @@ fn cgroup_advice(why: &NoCgroup) -> String {
             "start the host with `systemd-run --user --scope -p Delegate=yes HOST`, or give its unit Delegate=yes"
         }
         NoCgroup::NoKill => "a kernel from 5.14 on has it",
-        NoCgroup::Refused(..) => "ask whoever runs this machine or container for a group that may be divided",
+        NoCgroup::Refused(..) => {
+            "ask the administrator of this machine or container for a control group in which you may create others"
+        }
     }
     .to_owned()
 }
@@ -138,11 +140,11 @@ fn proc() -> Check {
     Check { name: "/proc", ok, essential: true, detail, advice }
 }
 
-/// By trying it, in a process of its own: what the kernel says to one that has entered a namespace cannot be undone.
+/// Tries it in a separate process, since a process cannot leave a namespace that it has entered.
 fn pid_namespace() -> Check {
     let program =
         std::env::current_exe().ok().filter(|path| path.exists()).unwrap_or_else(|| "/proc/self/exe".into());
-    // A trial is not worth a record.
+    // Keeps the trial's record out of the user's registry.
     let folder = std::env::temp_dir().join(format!("nostray-doctor-{:016x}", random()));
     let mut trial = Command::new(&program);
     trial.args(["run", "--no-sweep", "--isolate", "pid", "--"]).arg(&program).arg("--version");
@@ -150,7 +152,7 @@ fn pid_namespace() -> Check {
         trial.env("XDG_RUNTIME_DIR", &folder);
     }
     let output = trial.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output();
-    // It is in the folder for what is temporary, should it stay.
+    // If this fails, the folder is left in the system's folder for temporary files.
     std::fs::remove_dir_all(&folder).ok();
     let (ok, detail) = match output {
         Ok(output) if output.status.success() => (true, "possible".to_owned()),

@@ -9,7 +9,7 @@ use super::kill::Outcome;
 use super::machine::Machine;
 use super::places::{Condition, Place, Places};
 use super::strays::{Confidence, Stray};
-use super::{Findings, words};
+use super::{Findings, command_line};
 
 /// How a piece of text is to look, as the number of an escape sequence.
 #[derive(Debug, Clone, Copy)]
@@ -131,14 +131,14 @@ fn strays(paper: &mut Paper, strays: &[(Stray, Option<Outcome>)]) {
         };
         let mut facts = String::new();
         if let Some(age) = stray.age {
-            write!(facts, ", {} old", words::age(age)).ok();
+            write!(facts, ", {} old", in_largest_unit(age)).ok();
         }
         if let Some(memory) = stray.memory {
             write!(facts, ", {:.1} MB", memory as f64 / 1e6).ok();
         }
         let maybe = if stray.confidence == Confidence::Maybe { "maybe: " } else { "" };
-        paper.item(ink, &format!("{maybe}{} {}{facts}", stray.identity.pid, words::shortened(&stray.command)));
-        paper.below(&words::escaped(&stray.evidence));
+        paper.item(ink, &format!("{maybe}{} {}{facts}", stray.identity.pid, command_line::shortened(&stray.command)));
+        paper.below(&command_line::escaped(&stray.evidence));
         paper.below(&format!("-> in its host's configuration: {}", stray.remedy()));
         if let Some(outcome) = outcome {
             let said = paper.ink(Ink::Bold, &in_words(outcome));
@@ -149,12 +149,12 @@ fn strays(paper: &mut Paper, strays: &[(Stray, Option<Outcome>)]) {
         stray.confidence == Confidence::Certain && outcome.as_ref().is_none_or(|outcome| !outcome.is_over())
     };
     if strays.iter().any(is_left) {
-        let hint = paper.ink(Ink::Dim, "`nostray doctor --kill` asks for each of those that are certain.");
+        let hint = paper.ink(Ink::Dim, "`nostray doctor --kill` asks for each certain stray whether to end it.");
         paper.below(&hint);
     }
 }
 
-/// What came of those that were asked for, when the report itself has been shown.
+/// The outcomes of the certain strays, for a user who has already seen the report.
 pub(super) fn outcomes(findings: &Findings) -> String {
     let asked_for = findings.strays.iter().filter(|(stray, _)| stray.confidence == Confidence::Certain);
     let line = |(stray, outcome): &(Stray, Option<Outcome>)| {
@@ -163,13 +163,24 @@ pub(super) fn outcomes(findings: &Findings) -> String {
     asked_for.filter_map(line).collect()
 }
 
+/// A time in its largest sensible unit.
+fn in_largest_unit(time: std::time::Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
 fn in_words(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Ended => "ended by SIGTERM".to_owned(),
         Outcome::Killed => "ended by SIGKILL, after it had ignored SIGTERM".to_owned(),
         Outcome::Declined => "left alone, as you said".to_owned(),
         Outcome::Gone => "ended by itself".to_owned(),
-        Outcome::Spared => "left alone, since it is not certain that nobody needs it".to_owned(),
+        Outcome::Spared => "left alone, since another process may still need it".to_owned(),
         Outcome::Failed(why) => format!("still there: {why}"),
     }
 }
@@ -184,7 +195,7 @@ fn configs(paper: &mut Paper, configs: &[Config]) {
         match &config.servers {
             Err(why) => {
                 paper.item(Ink::Red, &format!("cannot be used: {why}"));
-                paper.below("-> the host cannot read it either; mend it, and run this again");
+                paper.below("-> the host cannot read it either; correct it, and run this again");
             }
             Ok(servers) if servers.is_empty() => paper.item(Ink::Green, "no stdio servers"),
             Ok(servers) => servers.iter().for_each(|server| show(paper, server)),
@@ -193,13 +204,14 @@ fn configs(paper: &mut Paper, configs: &[Config]) {
 }
 
 fn show(paper: &mut Paper, server: &Server) {
-    let project = server.project.as_ref().map_or(String::new(), |path| format!(" (for {})", words::escaped(path)));
-    let name = format!("{}{project}", words::escaped(&server.name));
+    let project =
+        server.project.as_ref().map_or(String::new(), |path| format!(" (for {})", command_line::escaped(path)));
+    let name = format!("{}{project}", command_line::escaped(&server.name));
     match &server.state {
         State::Wrapped => paper.item(Ink::Green, &format!("{name}: wrapped")),
         State::Disabled => paper.item(Ink::Dim, &format!("{name}: switched off")),
         State::Unwrapped(replacement) => {
-            paper.item(Ink::Red, &format!("{name}: not wrapped: {}", words::shortened(&server.command)));
+            paper.item(Ink::Red, &format!("{name}: not wrapped: {}", command_line::shortened(&server.command)));
             paper.below("-> write instead, and leave the rest as it is:");
             replacement.text.lines().for_each(|line| paper.below(&format!("   {line}")));
             if replacement.text.contains("***") {

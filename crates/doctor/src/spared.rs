@@ -1,4 +1,4 @@
-//! Who is never named as a stray, whatever else speaks for it. Where something cannot be found out, the process is spared.
+//! Processes that are never named as strays, whatever the evidence. If a fact about a process cannot be read, the process is spared.
 
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -6,10 +6,10 @@ use std::os::unix::fs::MetadataExt;
 use nostray_sys::proc::{self, Stat};
 use nostray_sys::process::{Pid, getpid, user};
 
-/// What is needed to tell.
+/// The facts that the decision needs.
 #[derive(Debug)]
 pub(super) struct Spared {
-    /// This process, and whoever started it.
+    /// This process and its ancestors.
     own: HashSet<Pid>,
     user: u32,
     pid_namespace: Option<u64>,
@@ -67,8 +67,8 @@ fn innermost_unit(path: &str) -> Option<String> {
     path.split('/').rfind(|part| part.ends_with(".service") || part.ends_with(".scope")).map(str::to_owned)
 }
 
-/// A unit that holds whatever a person has started: a login, an application on a desktop, a tab of a terminal. All
-/// others are a service manager's, which ends them itself.
+/// A unit of processes that a user has started: a login, an application on a desktop, a tab of a terminal. All other
+/// units belong to a service manager, which ends them itself.
 fn is_a_persons(unit: &str) -> bool {
     let starts = ["session-", "app-", "vte-spawn-", "tmux-spawn-"];
     unit.ends_with(".scope") && starts.iter().any(|start| unit.starts_with(start))

@@ -1,8 +1,8 @@
 //! Stdio children that other programs have left behind.
 //!
-//! Names and parent 1 prove nothing: every kill that was based on them in the field hit somebody healthy. What counts is
-//! that the kernel knows of nobody at the other end of both streams, so that nobody can ever ask the process anything or
-//! hear its answer. With that, and a parent that is gone, it is certain; with less it is *maybe*, and never ended.
+//! Names and parent 1 prove nothing: every kill in the field that relied on them hit a healthy process. The proof is that
+//! the kernel knows of no process at the other end of either stream, so that no request can reach the process and no
+//! answer can leave it. If its parent is gone as well, it is a *certain* stray; with less proof it is *maybe*, and never ended.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,12 +16,12 @@ use nostray_sys::process::Pid;
 use super::doubts;
 use super::spared::Spared;
 
-/// How long a process must have been alone to count: one that has just lost its host may be about to end.
+/// How long a process must have been alone to count: a process that has just lost its host may be about to end.
 const SETTLING: Duration = Duration::from_secs(2);
 /// How old a process must be to count while its parent lives: the parent may be about to end it.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 
-/// How sure it is that nobody needs a process.
+/// How sure it is that no process needs the stray.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Confidence {
     Certain,
@@ -38,18 +38,17 @@ pub(super) struct Stray {
     pub(super) age: Option<Duration>,
     pub(super) memory: Option<u64>,
     pub(super) confidence: Confidence,
-    /// Why, in words.
+    /// Why it is a stray, for a report.
     pub(super) evidence: String,
 }
 
-/// Looks twice, a moment apart, so that nobody is named who is just ending.
+/// Looks twice, a moment apart, so that a process that is about to end is not named.
 pub(super) fn find(is_meant: impl Fn(&Stray) -> bool) -> io::Result<Vec<Stray>> {
     let mut first = look()?;
     first.retain(is_meant);
     if first.is_empty() {
         return Ok(first);
     }
-    // Two looks with time between them: what is only just ending is no stray.
     std::thread::sleep(SETTLING);
     let mut still = look()?;
     still.retain(|stray| first.iter().any(|before| before.identity == stray.identity));
@@ -62,7 +61,7 @@ pub(super) fn look() -> io::Result<Vec<Stray>> {
     let spared = Spared::new(&all);
     let mut alone: Vec<_> = all.values().filter_map(|stat| Some((stat, Ends::of(stat)?))).collect();
     alone.retain(|(stat, _)| !spared.is_spared(stat));
-    // Parents first, since a child's case rests on its parent's. A parent is older, but for those who were handed over.
+    // Judges parents first, since the judgement of a child depends on its parent. A parent is older, unless it has adopted an orphan.
     alone.sort_by_key(|(stat, _)| (stat.start, stat.pid.as_raw_nonzero()));
     let mut strays: Vec<Stray> = Vec::new();
     for (stat, ends) in alone {
@@ -77,7 +76,7 @@ pub(super) fn look() -> io::Result<Vec<Stray>> {
     Ok(strays)
 }
 
-/// What is at the other ends of a process that has nobody who could write to it, or nobody who reads what it says.
+/// The other ends of the streams of a process to whose stdin no process can write.
 #[derive(Debug, Clone, Copy)]
 struct Ends {
     input: OtherEnd,
@@ -101,7 +100,7 @@ impl Ends {
             OtherEnd::Held(Link::Socket) | OtherEnd::Gone(Link::Socket) => "socket",
             _ => "pipe",
         };
-        let reader = if self.is_cut_off() { "nobody reads" } else { "somebody still reads" };
+        let reader = if self.is_cut_off() { "nobody reads" } else { "a process still reads" };
         format!(
             "nobody can write to its stdin any more ({}), {reader} its stdout ({})",
             link(self.input),
@@ -109,7 +108,7 @@ impl Ends {
         )
     }
 
-    /// Nobody at either end.
+    /// Whether no process holds either other end.
     fn is_cut_off(self) -> bool {
         matches!((self.input, self.output), (OtherEnd::Gone(_), OtherEnd::Gone(_)))
     }
@@ -117,7 +116,7 @@ impl Ends {
 
 fn judge(stat: &Stat, ends: Ends, parent: Option<&Stat>, above: Option<&Stray>) -> Option<(Confidence, String)> {
     let (mut confidence, why) = match (above, parent) {
-        // What a stray has started, and what nobody holds either, is no better off.
+        // A stray's child that is cut off as well is as much a stray as its parent.
         (Some(above), _) if ends.is_cut_off() || above.confidence == Confidence::Maybe => {
             (above.confidence, format!("its parent {} is a stray itself", above.identity.pid))
         }
@@ -138,8 +137,8 @@ fn judge(stat: &Stat, ends: Ends, parent: Option<&Stat>, above: Option<&Stray>) 
     Some((confidence, evidence))
 }
 
-/// Whether the kernel gave it to `parent` because the one who started it had ended. A process is in its parent's session
-/// unless it made its own, and younger than its parent; else somebody else has started it.
+/// Whether the kernel reparented it to `parent` because its first parent had ended. A process is younger than its parent,
+/// and in its parent's session unless it made its own; otherwise another process has started it.
 fn was_handed_over(stat: &Stat, parent: &Stat) -> bool {
     let collects_orphans = parent.pid == Pid::INIT
         || ["systemd", "init", "tini", "dumb-init", "docker-init", "catatonit"].contains(&parent.name.as_str())
@@ -148,8 +147,8 @@ fn was_handed_over(stat: &Stat, parent: &Stat) -> bool {
     collects_orphans || (!has_own_session && stat.session != parent.session) || parent.start > stat.start
 }
 
-/// Whether it may be one that its living host has forgotten. In a shell's pipeline, a consumer whose producer has ended
-/// looks just the same, and so does every job on a terminal.
+/// Whether its living host may have forgotten it. The last process of a shell's pipeline looks the same when its producer
+/// has ended, and so does every job on a terminal.
 fn looks_abandoned(stat: &Stat, parent: &Stat) -> bool {
     const STARTS_PIPELINES: [&str; 12] =
         ["sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "ash", "busybox", "make", "xargs", "parallel"];
@@ -157,7 +156,7 @@ fn looks_abandoned(stat: &Stat, parent: &Stat) -> bool {
     is_old && !stat.has_terminal && !STARTS_PIPELINES.contains(&parent.name.as_str())
 }
 
-/// `None` if it is somebody else by now, or not ours to look at.
+/// `None` if another process has this pid by now, or if this user may not read it.
 fn describe(stat: &Stat, parent: Option<&Stat>, confidence: Confidence, evidence: String) -> Option<Stray> {
     let command = Some(proc::command_of(stat.pid)).filter(|words| !words.is_empty())?;
     let stray = Stray {
@@ -169,7 +168,7 @@ fn describe(stat: &Stat, parent: Option<&Stat>, confidence: Confidence, evidence
         confidence,
         evidence,
     };
-    // Everything was read by number; it is about this process only if it still has it.
+    // Everything was read by pid, so it describes this process only if the process still has that pid.
     stray.identity.is_alive().then_some(stray)
 }
 
@@ -190,12 +189,12 @@ mod tests {
 
     #[test]
     fn only_a_process_with_two_dead_ends_and_a_lost_parent_is_certain() {
-        // A number that nobody has, so that there is nothing to doubt about it in /proc.
+        // A pid that no process has, so that /proc raises no doubts.
         let orphan = stat(i32::MAX, 1, 500, 100, "server");
         let init = stat(1, 0, 1, 1, "anything");
         let confidence = |ends, parent: &Stat| judge(&orphan, ends, Some(parent), None).map(|(sure, _)| sure);
         assert_eq!(confidence(CUT_OFF, &init), Some(Confidence::Certain));
-        assert_eq!(confidence(READ, &init), None, "somebody still listens");
+        assert_eq!(confidence(READ, &init), None, "a process still reads its output");
         let shell = stat(400, 1, 500, 50, "bash");
         assert_eq!(confidence(CUT_OFF, &shell), None, "the middle of a pipeline");
         let host = stat(400, 1, 500, 50, "node");

@@ -13,7 +13,7 @@ pub use exit::ExitCode;
 
 /// Says what went wrong, on standard error, in one line.
 pub fn complain(error: &dyn Display) {
-    // If nobody listens there, the exit code still tells.
+    // If standard error is closed, the exit code still tells.
     writeln!(io::stderr(), "nostray: {}", escaped(&error.to_string())).ok();
 }
 
@@ -22,7 +22,7 @@ pub fn line(text: &dyn Display) -> String {
     escaped(&text.to_string()).into_owned() + "\n"
 }
 
-/// An object for scripts, which may be shown on a terminal all the same.
+/// Prints an object for scripts. A user may still print it on a terminal, so terminal sequences in it are escaped.
 pub fn print_json(object: &serde_json::Value) -> ExitCode {
     print(escaped_json(&format!("{object:#}\n")).as_bytes())
 }

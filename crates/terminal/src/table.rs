@@ -78,7 +78,7 @@ pub fn ago(moment: u64) -> Duration {
 
 /// A moment of Unix time in milliseconds, as text.
 pub fn moment(milliseconds: u64) -> String {
-    // Later than the year 9999 is no moment that anybody has seen.
+    // RFC 3339 ends with the year 9999.
     let time = std::time::UNIX_EPOCH + Duration::from_millis(milliseconds.min(253_402_300_799_000));
     humantime::format_rfc3339_seconds(time).to_string()
 }
