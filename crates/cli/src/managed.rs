@@ -32,7 +32,7 @@ pub(crate) struct ManagedArgs {
     #[arg(long, value_name = "TIME..TIME")]
     pub(crate) backoff: Option<Backoff>,
 
-    /// After so many crashes in so long, calls are answered with the cause instead [default: 5/1m]
+    /// After so many crashes in so long, answer calls with the cause [default: 5/1m]
     ///
     /// After as long again, the next call starts the child once more. Crashes are forgotten when a child has run well for 30 seconds.
     #[arg(long, value_name = "N/TIME")]
