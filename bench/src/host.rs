@@ -104,7 +104,7 @@ impl Host {
 
     /// Whether whom it started beside the command is there.
     pub(crate) fn has_its_friend(&self) -> bool {
-        self.friends.everybody().len() == 1
+        self.friends.processes().len() == 1
     }
 
     /// Has it close its end of the command's stdin.

@@ -118,7 +118,7 @@ fn work(stage: &Stage, options: &args::Race, tally: &Tally) {
             }
         };
         if let Some((scene, title)) = earlier {
-            let late = round::describe(&scene.everybody());
+            let late = round::describe(&scene.processes());
             if !late.is_empty() {
                 fail(tally, &title, &Trouble::new("came back after the end of its round", late));
             }

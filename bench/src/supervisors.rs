@@ -142,14 +142,14 @@ impl Supervisor {
 
     /// Those of its children that are there.
     pub(crate) fn children(&self, child: &[OsString]) -> Vec<Found> {
-        let mut those = self.scene.everybody();
+        let mut those = self.scene.processes();
         those.retain(|found| is_started_with(found, child));
         those
     }
 
     /// Its own processes.
     pub(crate) fn own(&self, child: &[OsString]) -> Vec<Found> {
-        let mut own = self.scene.everybody();
+        let mut own = self.scene.processes();
         own.retain(|found| !is_started_with(found, child));
         own
     }
@@ -170,7 +170,7 @@ impl Drop for Supervisor {
             daemon.kill().ok();
             daemon.wait().ok();
         }
-        comes_true(TO_END, &mut || self.scene.everybody().is_empty());
+        comes_true(TO_END, &mut || self.scene.processes().is_empty());
         std::fs::remove_dir_all(&self.home).ok();
     }
 }

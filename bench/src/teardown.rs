@@ -242,7 +242,7 @@ fn one(variant: &Variant, programs: &Programs, tree: Tree) -> Result<Outcome, Fa
     for (_, handle) in &survivors {
         handle.send(Signal::KILL).ok();
     }
-    let born_meanwhile = scene.everybody().into_iter().filter(|found| is_new(found, &members)).count();
+    let born_meanwhile = scene.processes().into_iter().filter(|found| is_new(found, &members)).count();
     match survivors.len() + born_meanwhile {
         0 => Ok(Outcome::Gone(time.as_secs_f64() * 1e3)),
         count => Ok(Outcome::Survived(count)),
@@ -252,7 +252,7 @@ fn one(variant: &Variant, programs: &Programs, tree: Tree) -> Result<Outcome, Fa
 /// Everybody but the host, with handles that tell when they end.
 fn handles(scene: &Scene, host: &Host) -> Result<Vec<(Found, Pidfd)>, Failure> {
     let host = host.pid()?;
-    let others = scene.everybody().into_iter().filter(|found| found.stat.pid != host);
+    let others = scene.processes().into_iter().filter(|found| found.stat.pid != host);
     others
         .map(|found| {
             let handle = Pidfd::open(found.stat.pid).map_err(|error| match error.raw_os_error() {

@@ -102,7 +102,7 @@ impl Started {
     /// The processes of the wrapper, without the child that it wraps.
     pub(crate) fn wrappers_own(&self, child: &[OsString]) -> Vec<Found> {
         let program = child.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
-        let mut own = self.scene.everybody();
+        let mut own = self.scene.processes();
         own.retain(|found| !found.command.starts_with(&program));
         own.sort_by_key(|found| (found.stat.start, found.stat.pid.as_raw_nonzero()));
         own

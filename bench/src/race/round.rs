@@ -103,7 +103,7 @@ pub(crate) fn play(stage: &Stage, plan: &Plan, scene: &Scene) -> Result<Outcome,
     };
     let killed = match result {
         Ok(killed) => killed,
-        Err(error) => return Err(with_log(error.to_string(), describe(&scene.everybody()), log)),
+        Err(error) => return Err(with_log(error.to_string(), describe(&scene.processes()), log)),
     };
     // Somebody of the pen is gone, or its stdin is closed: the tree has to end although the host lives. A supervised child
     // comes back, unless it is its own front that is gone.
@@ -117,7 +117,7 @@ pub(crate) fn play(stage: &Stage, plan: &Plan, scene: &Scene) -> Result<Outcome,
     }
     let last_kill = Instant::now();
     let others = || {
-        let mut left = scene.everybody();
+        let mut left = scene.processes();
         left.retain(|found| found.stat.pid != host_pid);
         left
     };
@@ -142,7 +142,7 @@ pub(crate) fn play(stage: &Stage, plan: &Plan, scene: &Scene) -> Result<Outcome,
         return Err(with_log("the host's friend was hit".to_owned(), Vec::new(), log));
     }
     drop(host);
-    match ends(&|| scene.everybody()) {
+    match ends(&|| scene.processes()) {
         Ok(()) => Ok(Outcome { killed, time }),
         Err(left) => Err(with_log("somebody outlived the host".to_owned(), describe(&left), log)),
     }

@@ -175,7 +175,7 @@ impl Session {
             let read = read();
             run.sent = window.close();
             if read.is_err() {
-                Session::kill(&self.started.scene.everybody());
+                Session::kill(&self.started.scene.processes());
             }
             (read, writer.join())
         });

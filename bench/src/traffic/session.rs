@@ -139,7 +139,7 @@ impl Session {
 
     /// With what has to be there for it.
     pub(super) fn whole(&self) -> Vec<Found> {
-        std::iter::once(&self.started).chain(&self.beside).flat_map(|started| started.scene.everybody()).collect()
+        std::iter::once(&self.started).chain(&self.beside).flat_map(|started| started.scene.processes()).collect()
     }
 
     /// Those of its processes that run this program, or those that do not.
@@ -148,7 +148,7 @@ impl Session {
             let file = std::fs::read_link(format!("/proc/{}/exe", found.stat.pid));
             file.map(|file| file == program).ok()
         };
-        let mut those = self.started.scene.everybody();
+        let mut those = self.started.scene.processes();
         those.retain(|found| runs_it(found) == Some(that_run_it));
         those.sort_by_key(|found| (found.stat.start, found.stat.pid.as_raw_nonzero()));
         those
@@ -156,7 +156,7 @@ impl Session {
 
     /// All whom the host has started for it.
     pub(super) fn everybody(&self) -> Vec<Found> {
-        self.started.scene.everybody()
+        self.started.scene.processes()
     }
 
     /// Ends it in the hard way, so that nobody waits for it any more.

@@ -354,7 +354,7 @@ impl Scene {
     /// All processes with the token, except zombies. Also the brokers in the scene's own runtime directory: a broker does not inherit
     /// the environment of the process that starts it.
     #[must_use]
-    pub fn everybody(&self) -> Vec<Found> {
+    pub fn processes(&self) -> Vec<Found> {
         let mark = format!("{TOKEN}={}", self.token);
         let place = self.runtime.as_ref().map(|folder| format!("XDG_RUNTIME_DIR={}", folder.path().display()));
         let has = |environ: &[u8], what: &str| environ.split(|&b| b == 0).any(|variable| variable == what.as_bytes());
@@ -374,7 +374,7 @@ impl Scene {
     /// The processes whose command line contains `part`.
     #[must_use]
     pub fn those_with(&self, part: &str) -> Vec<Found> {
-        self.everybody().into_iter().filter(|found| found.command.contains(part)).collect()
+        self.processes().into_iter().filter(|found| found.command.contains(part)).collect()
     }
 
     /// Waits until no process is left.
@@ -387,7 +387,7 @@ impl Scene {
         let mut seen: Vec<Found> = Vec::new();
         let is_empty = comes_true(time, &mut || {
             seen.retain(Found::is_alive);
-            for found in self.everybody() {
+            for found in self.processes() {
                 if !seen.iter().any(|known| (known.stat.pid, known.stat.start) == (found.stat.pid, found.stat.start))
                 {
                     seen.push(found);
@@ -411,7 +411,7 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         while !self.is_over
-            && let left = self.everybody()
+            && let left = self.processes()
             && !left.is_empty()
         {
             for found in left {
@@ -501,7 +501,7 @@ impl Host {
     /// # Panics
     /// If it is not.
     pub fn expect_friend_untouched(&self) {
-        assert_eq!(self.friends.everybody().len(), 1, "another child of the same host was hit");
+        assert_eq!(self.friends.processes().len(), 1, "another child of the same host was hit");
     }
 
     /// Its number.
@@ -571,7 +571,7 @@ impl Bystanders {
             BufReader::new(process.stdout.take().expect("piped")).read_line(&mut line).expect("ready");
             processes.push(process);
         }
-        let before = scene.everybody();
+        let before = scene.processes();
         assert_eq!(before.len(), 2);
         Self { scene, processes, before }
     }
@@ -584,7 +584,7 @@ impl Bystanders {
         for found in &self.before {
             assert!(found.is_alive(), "a bystander was hit: {found:?}");
         }
-        assert_eq!(self.scene.everybody().len(), self.before.len());
+        assert_eq!(self.scene.processes().len(), self.before.len());
     }
 }
 

@@ -24,7 +24,7 @@ fn expect_survivors(
     happen(&mut host, &scene);
     host.kill();
     let left = || -> Vec<&str> {
-        let left = scene.everybody();
+        let left = scene.processes();
         let has = |word: &str| left.iter().any(|found| found.command.contains(word));
         [("child", has(" tree ")), ("descendant", has(" member "))]
             .into_iter()

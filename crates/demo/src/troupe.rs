@@ -89,7 +89,7 @@ impl Troupe {
         loop {
             match reap() {
                 Ok(Reaped::News(_)) => {}
-                Ok(Reaped::Nobody) => return true,
+                Ok(Reaped::NoChildren) => return true,
                 Ok(Reaped::Quiet) | Err(_) => return self.has_strangers,
             }
         }

@@ -219,7 +219,7 @@ pub(crate) fn wait_for(inner: Pid, mut pause: impl FnMut()) -> Waited {
                 send_to_own_child(pid, Signal::CONT).ok();
             }
             Ok(Reaped::News(_)) => {}
-            Ok(Reaped::Nobody) | Err(_) => return Waited::Killed,
+            Ok(Reaped::NoChildren) | Err(_) => return Waited::Killed,
             Ok(Reaped::Quiet) => pause(),
         }
     }

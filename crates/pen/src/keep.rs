@@ -169,7 +169,7 @@ impl<'a> Keeper<'a> {
             match reap() {
                 Ok(Reaped::News(news)) => self.on_child_change(news),
                 Ok(Reaped::Quiet) => break,
-                Ok(Reaped::Nobody) => return false,
+                Ok(Reaped::NoChildren) => return false,
                 Err(error) => {
                     self.pen.log.warn(format_args!("cannot wait for the child: {error}"));
                     return false;

@@ -282,7 +282,7 @@ impl PenOpener {
                 }
                 Ok(Reaped::News(_)) => {}
                 Ok(Reaped::Quiet) if !self.has_only_others(open_pen) => return ReapOutcome::Nothing,
-                Ok(Reaped::Quiet | Reaped::Nobody) | Err(_) => {
+                Ok(Reaped::Quiet | Reaped::NoChildren) | Err(_) => {
                     Self::be_continued_by_kernel(true);
                     return ReapOutcome::Empty;
                 }

@@ -260,7 +260,7 @@ pub enum Reaped {
     Quiet,
     /// ECHILD: no child is left. In a subreaper that means no descendant at all, since each one either has a
     /// living parent in the tree or has been handed to us. **The only accepted proof of an empty tree.**
-    Nobody,
+    NoChildren,
 }
 
 /// Reaps this child, if it has ended, and no other: for a program that has children of its own.
@@ -291,7 +291,7 @@ pub fn reap() -> io::Result<Reaped> {
     match rustix::process::wait(options) {
         Ok(None) => Ok(Reaped::Quiet),
         Ok(Some((pid, status))) => Ok(Reaped::News(news(pid, status))),
-        Err(rustix::io::Errno::CHILD) => Ok(Reaped::Nobody),
+        Err(rustix::io::Errno::CHILD) => Ok(Reaped::NoChildren),
         Err(rustix::io::Errno::INTR) => Ok(Reaped::News(News::Other)),
         Err(error) => Err(error.into()),
     }

@@ -67,7 +67,7 @@ pub fn own_processes(scene: &Scene) -> Own {
     };
     let mut own = None;
     comes_true(PATIENCE, &mut || {
-        everybody = scene.everybody();
+        everybody = scene.processes();
         let all = ["nostray", "nostray-spare", "nostray-guard"].map(|name| named(&everybody, name));
         own =
             if let [Some(front), Some(spare), Some(guard)] = all { Some(Own { front, spare, guard }) } else { None };

@@ -156,7 +156,7 @@ impl Many {
     /// Waits until no process is left: no session, no child, and no broker after a request to leave.
     pub fn expect_nobody(&self) {
         wait_until("only the broker is left", || {
-            self.stage.scene.everybody().iter().all(|found| found.stat.name == "nostray-broker")
+            self.stage.scene.processes().iter().all(|found| found.stat.name == "nostray-broker")
         });
         self.brokers().iter().for_each(|broker| broker.send(Signal::TERM));
         self.stage.scene.expect_empty();

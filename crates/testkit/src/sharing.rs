@@ -100,12 +100,12 @@ impl Stage {
     /// The live processes of the server.
     pub fn servers(&self) -> Vec<Found> {
         let program = format!("{} server", badchild().display());
-        self.scene.everybody().into_iter().filter(|found| found.command.starts_with(&program)).collect()
+        self.scene.processes().into_iter().filter(|found| found.command.starts_with(&program)).collect()
     }
 
     /// nostray's processes of this name.
     pub fn named(&self, name: &str) -> Vec<Found> {
-        self.scene.everybody().into_iter().filter(|found| found.stat.name == name).collect()
+        self.scene.processes().into_iter().filter(|found| found.stat.name == name).collect()
     }
 
     /// The only process of this name. A process that lost the race for this role may live a moment longer; wait until it has ended.
@@ -122,7 +122,7 @@ impl Stage {
     /// All of nostray's processes that no host has started.
     pub fn background(&self) -> Vec<Found> {
         let is_background = |found: &Found| found.stat.name.starts_with("nostray-");
-        self.scene.everybody().into_iter().filter(is_background).collect()
+        self.scene.processes().into_iter().filter(is_background).collect()
     }
 
     /// The number of sessions that hold each child, as the broker reports it.
@@ -150,8 +150,8 @@ impl Stage {
     pub fn expect_over(&self, lives: usize, watch: Duration) {
         self.scene.expect_empty();
         assert_eq!(self.lives().len(), lives, "{:#?}\n{}", self.lives(), self.journal());
-        let again = comes_true(watch, &mut || self.lives().len() > lives || !self.scene.everybody().is_empty());
-        assert!(!again, "somebody came back: {:#?}\n{}", self.scene.everybody(), self.journal());
+        let again = comes_true(watch, &mut || self.lives().len() > lives || !self.scene.processes().is_empty());
+        assert!(!again, "somebody came back: {:#?}\n{}", self.scene.processes(), self.journal());
         self.expect_never_two();
     }
 

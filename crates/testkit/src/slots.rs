@@ -217,7 +217,7 @@ impl Stage {
     /// The live processes of the server, by number.
     pub fn servers_here(&self) -> Vec<i64> {
         let program = format!("{} server", badchild().display());
-        let all = self.scene.everybody().into_iter().filter(|found| found.command.starts_with(&program));
+        let all = self.scene.processes().into_iter().filter(|found| found.command.starts_with(&program));
         let mut servers: Vec<Found> = all.collect();
         // During the scan of /proc, one server may have ended and the next one started.
         if servers.len() > 1 {

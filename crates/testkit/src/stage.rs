@@ -206,7 +206,7 @@ impl Stage {
 
     /// The processes of the server's trees.
     pub fn trees(&self) -> Vec<Found> {
-        self.scene.everybody().into_iter().filter(|found| !found.stat.name.starts_with("nostray")).collect()
+        self.scene.processes().into_iter().filter(|found| !found.stat.name.starts_with("nostray")).collect()
     }
 
     /// Waits until no process of the server is left.
@@ -216,12 +216,12 @@ impl Stage {
 
     /// Waits until the child is asleep: only the front is left.
     pub fn wait_until_asleep(&self) {
-        wait_until("it is asleep", || self.scene.everybody().len() == 1 && self.states() == ["asleep"]);
+        wait_until("it is asleep", || self.scene.processes().len() == 1 && self.states() == ["asleep"]);
     }
 
     /// nostray's own processes.
     pub fn own(&self) -> Vec<Found> {
-        self.scene.everybody().into_iter().filter(|found| found.stat.name.starts_with("nostray")).collect()
+        self.scene.processes().into_iter().filter(|found| found.stat.name.starts_with("nostray")).collect()
     }
 
     /// Another command of nostray's, in the same place.

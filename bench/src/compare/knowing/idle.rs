@@ -61,7 +61,7 @@ pub(super) fn measure(ground: &Ground, time: Duration) -> Result<Vec<Woken>, Fai
     let of_supervisors = supervisors.iter().map(|(name, supervisor)| (*name, false, supervisor.own(&child)));
     let itself = restless
         .scene
-        .everybody()
+        .processes()
         .into_iter()
         .filter(|found| found.stat.pid.to_string() == restless.id().to_string());
     let all: Vec<(&'static str, bool, Vec<Found>)> =

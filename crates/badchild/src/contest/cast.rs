@@ -63,7 +63,7 @@ pub(super) struct Cast(Vec<(Role, Found)>);
 
 impl Cast {
     pub(super) fn of(scene: &Scene) -> Self {
-        let all = scene.everybody();
+        let all = scene.processes();
         let has_child = |parent: Pid, name: &str| {
             all.iter().any(|found| found.stat.parent == Some(parent) && found.stat.name == name)
         };

@@ -27,7 +27,7 @@ pub(super) fn obtain(ring: &mut Ring<'_>, plan: &Plan) -> Result<(), Trouble> {
     match plan.ending {
         Ending::Wait => {
             ring.note("those who were stopped go on");
-            go_on(&ring.scene.everybody());
+            go_on(&ring.scene.processes());
             last(ring, waiting, &[])
         }
         Ending::ReplaceThenWait => {
@@ -86,7 +86,7 @@ fn last(ring: &mut Ring<'_>, how: &str, options: &[&str]) -> Result<(), Trouble>
     if !has_it() {
         ring.evidence = Some(evidence(ring));
         // Find out whether the slot depends on a stopped process.
-        go_on(&ring.scene.everybody());
+        go_on(&ring.scene.processes());
         let helps = comes_true(GONE, &mut || has_it());
         let then = if helps { "but does" } else { "and not even" };
         let what = format!("{name} did not obtain the slot within {OBTAINED:?}, {then} when all go on");
@@ -112,7 +112,7 @@ fn last(ring: &mut Ring<'_>, how: &str, options: &[&str]) -> Result<(), Trouble>
 pub(super) fn expect_nothing(ring: &mut Ring<'_>) -> Result<(), Trouble> {
     let start = Instant::now();
     let gone = comes_true(GONE, &mut || {
-        let all = ring.scene.everybody();
+        let all = ring.scene.processes();
         go_on(&all);
         all.iter().filter(|found| found.stat.name == "nostray-broker").for_each(|broker| broker.send(Signal::TERM));
         all.is_empty()
@@ -222,7 +222,7 @@ pub(super) fn count(ring: &mut Ring<'_>) {
 
 /// All details that help to understand a failure.
 pub(super) fn evidence(ring: &Ring<'_>) -> Vec<String> {
-    let mut lines: Vec<String> = ring.scene.everybody().iter().map(describe).collect();
+    let mut lines: Vec<String> = ring.scene.processes().iter().map(describe).collect();
     let runtime = ring.scene.runtime();
     for folder in [runtime.join("nostray"), runtime.join("state/nostray/slots").join(SLOT)] {
         lines.extend(files(&folder).iter().map(|path| match path.extension().and_then(|kind| kind.to_str()) {

@@ -81,7 +81,7 @@ impl Neighbours {
         let mut neighbours = Self { scene, processes, before: Vec::new() };
         // Front, spare, guard, child and grandchild of each. A sweeper may be there too, and it has its parent's name for a moment.
         let complete = crate::comes_true(crate::PATIENCE, &mut || {
-            neighbours.before = neighbours.scene.everybody();
+            neighbours.before = neighbours.scene.processes();
             neighbours.before.retain(|found| found.stat.name != "nostray-sweep");
             neighbours.before.len() == 10
         });
@@ -114,7 +114,7 @@ impl Neighbours {
                 return Err(Trouble::new(format!("a neighbour did not end well: {code:?}")));
             }
         }
-        if crate::comes_true(crate::PATIENCE, &mut || self.scene.everybody().is_empty()) {
+        if crate::comes_true(crate::PATIENCE, &mut || self.scene.processes().is_empty()) {
             return Ok(());
         }
         Err(Trouble { what: "something is left of a neighbour".to_owned(), details: self.names() })

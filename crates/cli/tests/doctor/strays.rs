@@ -43,7 +43,7 @@ fn leave_command_behind(scene: &Scene, options: &[&str], words: &[&str]) -> Opti
         ready |= line.trim() == "ready";
         front = line.strip_prefix("front ").map(|number| pid(number.trim().parse().expect("a number"))).or(front);
     }
-    let everybody = scene.everybody();
+    let everybody = scene.processes();
     let below = |above: Pid| everybody.iter().filter(move |found| found.stat.parent == Some(above));
     let shell_pid = pid(i32::try_from(shell.id()).expect("small"));
     for host in below(shell_pid) {
@@ -118,7 +118,7 @@ fn a_server_behind_a_shell_is_found_together_with_the_shell() {
     let shell = leave_behind(&scene, &[], &format!("exec 3<&0; {} <&3 & wait", pause())).expect("it waits");
     let findings = findings(&scene, &[]);
     expect_certain(&findings, &shell, &GONE);
-    let mut below = scene.everybody().into_iter().filter(|found| found.stat.parent == Some(shell.stat.pid));
+    let mut below = scene.processes().into_iter().filter(|found| found.stat.parent == Some(shell.stat.pid));
     let server = below.next().expect("there");
     expect_certain(&findings, &server, &[&format!("its parent {} is a stray itself", shell.stat.pid)]);
 }
@@ -219,7 +219,7 @@ fn nobody_healthy_is_named() {
 
         let findings = findings(&scene, &[]);
         let named: Vec<_> = scene
-            .everybody()
+            .processes()
             .into_iter()
             .filter_map(|found| Some((stray(&findings, &found)?.clone(), found)))
             .collect();
@@ -237,7 +237,7 @@ fn what_is_in_a_pen_is_the_pens_business() {
     let words = testkit::run_words(&["--eof-grace", "1m"], &["pause"]);
     leave_command_behind(&scene, &[], &words.iter().map(String::as_str).collect::<Vec<_>>());
     let findings = findings(&scene, &[]);
-    let everybody = scene.everybody();
+    let everybody = scene.processes();
     assert!(everybody.len() >= 3, "the pen has ended too early: {everybody:#?}");
     for found in everybody {
         assert_eq!(stray(&findings, &found), None, "{found:?}");
@@ -276,13 +276,14 @@ fn kill_ends_strays_and_nobody_else() {
         let deaf = strays.those_with("sleep 1000");
         // Some may be on their way out, or about to become another program; that nobody is any more has no event.
         let those =
-            || others.everybody().into_iter().map(|found| (found.stat.pid, found.command)).collect::<Vec<_>>();
+            || others.processes().into_iter().map(|found| (found.stat.pid, found.command)).collect::<Vec<_>>();
         wait_until("nobody comes or goes", || {
             let one = those();
+            // Two looks, some time apart: that no process comes or goes has no event.
             std::thread::sleep(Duration::from_millis(300));
             one == those()
         });
-        let before = others.everybody();
+        let before = others.processes();
 
         let meant: Vec<_> = [&polite].into_iter().chain(&deaf).chain(&before).collect();
         let words = kill_words(&meant);

@@ -176,7 +176,7 @@ fn ask(host: &mut Host, method: &str, params: &str) {
 }
 
 fn reach(stage: &Stage, cell: &Cell, host: &mut Host) {
-    let only_fronts = || stage.scene.everybody().len() == 2;
+    let only_fronts = || stage.scene.processes().len() == 2;
     match cell.moment {
         Moment::Starting => wait_until("it is starting", || stage.lives().len() == 1),
         Moment::Ready | Moment::GoingToSleep | Moment::Asleep | Moment::Falling => {
@@ -219,7 +219,7 @@ fn happen(stage: &Stage, event: Event, host: &mut Host, front: &Found) {
         }
     }
     // While the host lives and holds the pipe, the tree has to end by what has happened alone.
-    wait_until("only the host is left", || stage.scene.everybody().len() <= 1);
+    wait_until("only the host is left", || stage.scene.processes().len() <= 1);
 }
 
 /// The moment at which a host ends is any, and a child that keeps ending is started again and again.
@@ -290,7 +290,7 @@ fn a_host_that_does_not_read_does_not_keep_its_front() {
                 .expect("is there")
                 .send(Signal::TERM);
         }
-        wait_until("nobody is left", || stage.scene.everybody().is_empty());
+        wait_until("nobody is left", || stage.scene.processes().is_empty());
     }
 }
 
@@ -313,7 +313,7 @@ fn a_child_that_does_not_read_does_not_hide_that_its_host_has_closed() {
     while badchild::comes_true(Duration::from_millis(300), &mut || takes(&mut written)) {}
     assert!(written < text.len(), "all of it was taken");
     drop(stdin);
-    wait_until("nobody is left", || stage.scene.everybody().is_empty());
+    wait_until("nobody is left", || stage.scene.processes().is_empty());
 }
 
 /// The one who starts nostray is gone before it runs, while somebody else (this test) holds its stdin.

@@ -338,7 +338,7 @@ fn many_sleeping_sessions_are_one_small_process_each() {
     for caller in &mut callers {
         caller.initialize();
     }
-    wait_until("all sleep", || stage.scene.everybody().len() == callers.len());
+    wait_until("all sleep", || stage.scene.processes().len() == callers.len());
     for front in stage.own() {
         let memory = nostray_sys::proc::memory_of(front.stat.pid).expect("can be read");
         assert!(memory < 8 << 20, "{memory} bytes");

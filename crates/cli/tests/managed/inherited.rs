@@ -111,7 +111,7 @@ fn a_leaked_write_end_reaches_nobody() {
         host.say(r#"{"jsonrpc":"2.0","id":1,"method":"die"}"#);
         wait_until("another one", || stage.lives().len() == 2);
         host.order("close");
-        wait_until("only the host is left", || stage.scene.everybody().len() == 1);
+        wait_until("only the host is left", || stage.scene.processes().len() == 1);
         host.order("exit");
         stage.scene.expect_empty();
     }
@@ -340,7 +340,7 @@ fn a_process_of_another_user_is_named_and_nothing_is_started_beside_it() {
         assert!(caller.errors().contains("may not be signalled"), "{}", caller.errors());
         assert_eq!(caller.errors().matches("may not be signalled").count(), 1, "{}", caller.errors());
         assert_eq!(stage.lives().len(), 1, "another one beside it");
-        let left = stage.scene.everybody();
+        let left = stage.scene.processes();
         assert_eq!(left.len(), 1, "only the one that may not be signalled is left: {left:#?}");
         left.iter().for_each(|found: &Found| found.send(nostray_sys::Signal::KILL));
         stage.scene.expect_empty();

@@ -39,7 +39,7 @@ impl Random {
 }
 
 fn own(scene: &Scene, name: &str) -> Option<Found> {
-    scene.everybody().into_iter().find(|found| found.stat.name == name)
+    scene.processes().into_iter().find(|found| found.stat.name == name)
 }
 
 /// A server that holds a lock for as long as anybody of its tree lives, and says so if somebody else had it.
@@ -240,12 +240,12 @@ fn whoever_of_us_is_killed_whenever_nobody_is_left() {
         random.shuffle(&mut names);
         let count = 1 + random.below(3) as usize;
         for name in &names[..count] {
-            scene.everybody().iter().filter(|found| found.stat.name == *name).for_each(|it| it.send(Signal::KILL));
+            scene.processes().iter().filter(|found| found.stat.name == *name).for_each(|it| it.send(Signal::KILL));
             pass(Duration::from_micros(random.below(50_000)));
         }
         drop(process.stdin.take());
-        let ended = comes_true(PATIENCE, &mut || scene.everybody().is_empty());
-        assert!(ended, "seed {seed}, {manner} {kind}, {:?}: left are {:#?}", &names[..count], scene.everybody());
+        let ended = comes_true(PATIENCE, &mut || scene.processes().is_empty());
+        assert!(ended, "seed {seed}, {manner} {kind}, {:?}: left are {:#?}", &names[..count], scene.processes());
         process.wait().expect("reap");
     });
     bystanders.expect_untouched();
@@ -348,7 +348,7 @@ fn beside_children_from_before_the_next_one_waits_for_the_last_one_all_the_same(
         caller.close();
         caller.code();
         stage.scene.expect_empty();
-        assert_eq!(strangers.everybody().len(), 1, "{victims:?}: a stranger was hit");
+        assert_eq!(strangers.processes().len(), 1, "{victims:?}: a stranger was hit");
     });
 }
 
@@ -410,7 +410,7 @@ fn a_fork_storm_ends_that_nobody_keeps_any_more() {
             own.iter().filter(|found| found.stat.name == name).for_each(|it| it.send(Signal::KILL));
         }
         wait_until("only the front is left", || {
-            stage.scene.everybody().iter().all(|found| found.stat.name == MANAGED)
+            stage.scene.processes().iter().all(|found| found.stat.name == MANAGED)
         });
         caller.close();
         caller.code();

@@ -60,7 +60,7 @@ fn the_first_run_asks_the_server_and_the_next_ones_do_not() {
             assert_eq!(look_around(&mut caller), first);
             assert_eq!(caller.result("ping", json!({})), json!({}));
             assert_eq!(look_around(&mut caller)[1..], first[1..], "and again");
-            assert_eq!(stage.scene.everybody().len(), 1, "nobody but the front");
+            assert_eq!(stage.scene.processes().len(), 1, "nobody but the front");
             caller.end(&stage);
         }
         assert_eq!(stage.lives().len(), 1, "it was never started");
@@ -217,7 +217,7 @@ fn thirty_servers_cost_a_host_no_process_of_theirs() {
         })
         .collect();
     assert_eq!(stage.lives().len(), 1);
-    assert_eq!(stage.scene.everybody().len(), 30);
+    assert_eq!(stage.scene.processes().len(), 30);
     in_parallel(callers, |mut caller| {
         caller.close();
         assert_eq!(caller.code(), 0);

@@ -64,7 +64,7 @@ fn a_session_is_one_line_with_all_that_is_known_wherever_its_child_is() {
     in_parallel(STATES.to_vec(), |state| {
         let stage = Stage::new();
         let mut caller = session_in(&stage, state, "s");
-        let before = stage.scene.everybody();
+        let before = stage.scene.processes();
         let pen = shown(&stage, "s");
         let id = pen["id"].as_str().expect("an id").to_owned();
         assert_eq!(text(&stage.nostray(&["ps", "-q"])), format!("{id}\n"), "{state}: not one line");
@@ -101,7 +101,7 @@ fn a_session_is_one_line_with_all_that_is_known_wherever_its_child_is() {
             assert_eq!(text(&swept), "1 active, not touched\n", "{state}");
         }
         assert!(before.iter().all(Found::is_alive), "{state}: somebody was touched");
-        assert_eq!(stage.scene.everybody().len(), before.len(), "{state}");
+        assert_eq!(stage.scene.processes().len(), before.len(), "{state}");
         assert_eq!(shown(&stage, "s")["state"], state);
         caller.process.kill().expect("kill");
     });

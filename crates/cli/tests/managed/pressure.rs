@@ -27,7 +27,7 @@ fn memory(found: &Found, name: &str) -> u64 {
 
 /// The most memory that a process of nostray's has had at any time, in bytes.
 fn peak(stage: &Stage) -> u64 {
-    stage.own().iter().map(|found| memory(found, "VmHWM:")).max().expect("somebody is there")
+    stage.own().iter().map(|found| memory(found, "VmHWM:")).max().expect("a process of nostray")
 }
 
 /// Waits until a process moves no more bytes: it waits for somebody.

@@ -187,7 +187,7 @@ fn a_front_that_is_stopped_hears_of_its_hosts_end_all_the_same() {
             words.extend(["--", badchild.as_str(), "tree", "cooperative", "setsid"]);
             let mut host = Host::start(&scene, if hold { &["--hold"] } else { &[] }, &words);
             let number = host.line().strip_prefix("front ").and_then(|number| number.parse().ok()).expect("a number");
-            wait_until("all are there", || scene.everybody().len() == 7);
+            wait_until("all are there", || scene.processes().len() == 7);
             let front = Found::by_pid(badchild::pid(number)).expect("is there");
             front.send(Signal::STOP);
             wait_until("it is stopped", || is_stopped(&front));
@@ -209,7 +209,7 @@ fn a_front_that_is_stopped_while_its_child_is_asleep_hears_of_its_hosts_end() {
         let mut host = Host::start(&scene, if hold { &["--hold"] } else { &[] }, &words);
         let number = host.line().strip_prefix("front ").and_then(|number| number.parse().ok()).expect("a number");
         wait_until("the child has started and is asleep", || {
-            std::fs::read_to_string(&record).is_ok_and(|text| text.contains(" end")) && scene.everybody().len() == 2
+            std::fs::read_to_string(&record).is_ok_and(|text| text.contains(" end")) && scene.processes().len() == 2
         });
         let front = Found::by_pid(badchild::pid(number)).expect("is there");
         front.send(Signal::STOP);

@@ -162,7 +162,7 @@ fn servers_in(scene: &Scene, server: &[PathBuf]) -> usize {
     let words: Vec<u8> =
         server.iter().flat_map(|word| [word.as_os_str().as_encoded_bytes(), b"\0"].concat()).collect();
     let is_it = |pid| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == words);
-    scene.everybody().iter().filter(|found| is_it(found.stat.pid)).count()
+    scene.processes().iter().filter(|found| is_it(found.stat.pid)).count()
 }
 
 /// What the clients and their servers have complained about.

@@ -117,7 +117,7 @@ fn a_host_that_never_reads_and_then_dies_leaves_nothing() {
 }
 
 fn guard_of(scene: &Scene) -> Option<Found> {
-    scene.everybody().into_iter().find(|found| found.stat.name == "nostray-guard")
+    scene.processes().into_iter().find(|found| found.stat.name == "nostray-guard")
 }
 
 /// Whatever the host's stderr is: a pipe that nobody reads, or a terminal that is held.

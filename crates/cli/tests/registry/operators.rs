@@ -108,7 +108,7 @@ fn a_second_request_is_heard_although_the_first_one_still_waits() {
         let mut options = vec!["--eof-grace", "1h", "--term-grace", "1h"];
         options.extend(if is_managed { &["--respawn"][..] } else { &[] });
         let mut process = run_command(&scene, &options, &["tree", "stubborn", "setsid"]).spawn().expect("start");
-        let tree = || scene.everybody().iter().filter(|found| found.stat.name == "badchild").count();
+        let tree = || scene.processes().iter().filter(|found| found.stat.name == "badchild").count();
         badchild::wait_until("the tree is there", || tree() == 2);
         let own = own_processes(&scene);
         wait_until_on_record(&scene, &own.guard);
@@ -331,7 +331,7 @@ fn only_front_and_child_bear_the_childs_command_line() {
         let mut hit = Vec::new();
         // A process that looks for what dead pens have left may be about to end.
         let is_so = badchild::comes_true(badchild::PATIENCE, &mut || {
-            let all = stage.scene.everybody();
+            let all = stage.scene.processes();
             hit = all.into_iter().filter(|found| line(found).contains("badchild")).collect();
             hit.iter().map(raw).collect::<Vec<_>>() == expected
         });
@@ -359,7 +359,7 @@ fn only_front_and_child_bear_the_childs_command_line() {
         assert_eq!(caller.code(), 0, "{}", caller.errors());
         stage
             .scene
-            .everybody()
+            .processes()
             .iter()
             .filter(|found| found.stat.name == "nostray-broker")
             .for_each(|broker| broker.send(Signal::TERM));
@@ -393,7 +393,7 @@ fn the_journal_names_the_process_that_sent_a_signal() {
         caller.code();
         stage
             .scene
-            .everybody()
+            .processes()
             .iter()
             .filter(|found| found.stat.name == "nostray-broker")
             .for_each(|broker| broker.send(Signal::TERM));

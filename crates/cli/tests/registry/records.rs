@@ -33,7 +33,7 @@ fn running(scene: &Scene, options: &[&str], manner: &[&str]) -> std::process::Ch
 }
 
 fn child_of(scene: &Scene) -> Option<Found> {
-    scene.everybody().into_iter().find(|found| found.stat.name == "badchild")
+    scene.processes().into_iter().find(|found| found.stat.name == "badchild")
 }
 
 fn end(scene: &Scene, mut process: std::process::Child) {

@@ -59,7 +59,7 @@ fn nostray_in(scene: &Scene, words: &[&str]) -> Output {
 fn tree_of(pen: &Pen) -> Vec<Found> {
     let is_tree = |found: &Found| found.command.contains(" tree ") || found.command.contains(" member ");
     let is_ours = |found: &Found| found.command.contains("nostray") && found.command.contains(" run ");
-    pen.scene.everybody().into_iter().filter(|f| is_tree(f) && !is_ours(f) && !f.command.contains(" host ")).collect()
+    pen.scene.processes().into_iter().filter(|f| is_tree(f) && !is_ours(f) && !f.command.contains(" host ")).collect()
 }
 
 const KINDS: [&str; 4] = ["plain", "setsid", "daemon", "term-ignoring"];
@@ -72,7 +72,7 @@ fn fifty_dead_pens_are_swept_and_fifty_live_ones_stay_as_they_are() {
         let bystanders = Bystanders::start(User::Current);
         let dead = start(&shared, count, &KINDS);
         let alive = start(&shared, count, &KINDS);
-        let before: Vec<Vec<Found>> = alive.iter().map(|pen| pen.scene.everybody()).collect();
+        let before: Vec<Vec<Found>> = alive.iter().map(|pen| pen.scene.processes()).collect();
         dead.iter().for_each(|pen| kill_all_of_ours(pen, &shared));
         let dry = nostray_in(&shared, &["sweep", "--dry-run"]);
         assert_eq!(dry.status.code(), Some(1), "survivors are left: {dry:?}");
@@ -88,7 +88,7 @@ fn fifty_dead_pens_are_swept_and_fifty_live_ones_stay_as_they_are() {
         );
         for (pen, before) in alive.iter().zip(before) {
             assert!(before.iter().all(Found::is_alive), "a live pen was touched");
-            assert_eq!(pen.scene.everybody().len(), before.len());
+            assert_eq!(pen.scene.processes().len(), before.len());
         }
         bystanders.expect_untouched();
         let listed = nostray_in(&shared, &["ps", "-q"]);

@@ -38,7 +38,7 @@ fn a_sweep_holds_nothing_that_somebody_waits_for() {
         }
         let mut process =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
-        wait_until("it sweeps", || scene.everybody().iter().any(|found| found.stat.name == "nostray-sweep"));
+        wait_until("it sweeps", || scene.processes().iter().any(|found| found.stat.name == "nostray-sweep"));
         let began = Instant::now();
         drop(process.stdin.take());
         for stream in
@@ -49,7 +49,7 @@ fn a_sweep_holds_nothing_that_somebody_waits_for() {
         assert_eq!(process.wait().expect("reap").code(), Some(0), "managed: {managed}");
         assert!(began.elapsed() < PATIENCE, "managed: {managed}: took {:?}", began.elapsed());
         assert!(
-            scene.everybody().iter().any(|found| found.stat.name == "nostray-sweep"),
+            scene.processes().iter().any(|found| found.stat.name == "nostray-sweep"),
             "it has ended already, and this test shows nothing"
         );
     }

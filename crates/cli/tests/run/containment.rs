@@ -150,7 +150,7 @@ fn happen(scene: &Scene, event: Event, host: &mut Host, front: &Found) {
     }
     // While the host lives and holds the pipe, the tree has to end by what has happened alone.
     if !matches!(event, Event::HostExits | Event::HostKilled | Event::HostKilledWhileAnotherHoldsThePipe) {
-        badchild::wait_until("only the host is left", || scene.everybody().len() <= 1);
+        badchild::wait_until("only the host is left", || scene.processes().len() <= 1);
     }
 }
 

@@ -37,7 +37,7 @@ fn complaints_of(process: &mut Child) -> String {
 
 fn expect_nobody(scene: &Scene) {
     // At once: a demo that has ended has seen that nobody is left.
-    let left = scene.everybody();
+    let left = scene.processes();
     assert!(left.is_empty(), "left behind: {left:#?}");
 }
 

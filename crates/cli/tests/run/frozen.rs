@@ -49,20 +49,20 @@ fn frozen(user: User, how: &str, options: &[&str]) -> Frozen {
     command.args(["run", "--no-sweep", "--eof-grace", "200ms", "--term-grace", "300ms"]);
     command.args(options).args(["--", "sh", "-c", SCRIPT, how]);
     let process = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("start");
-    let mut everybody = Vec::new();
+    let mut processes = Vec::new();
     wait_until("its keepers are stopped", || {
-        everybody = scene.everybody();
-        let own: Vec<_> = everybody.iter().filter(|found| found.stat.name.starts_with("nostray")).collect();
+        processes = scene.processes();
+        let own: Vec<_> = processes.iter().filter(|found| found.stat.name.starts_with("nostray")).collect();
         own.len() >= 3 && own.iter().all(|found| found.stat.is_stopped())
     });
-    let daemon = daemon_of(&everybody);
+    let daemon = daemon_of(&processes);
     let id = text(&nostray_in(&scene, &["ps", "-q"]).stdout).trim().to_owned();
     Frozen { scene, process, daemon, id }
 }
 
 /// The one without an environment: it was handed to the guard.
-fn daemon_of(everybody: &[Found]) -> Found {
-    let guards: Vec<_> = everybody.iter().filter(|found| found.stat.name == "nostray-guard").collect();
+fn daemon_of(processes: &[Found]) -> Found {
+    let guards: Vec<_> = processes.iter().filter(|found| found.stat.name == "nostray-guard").collect();
     let mut daemon = None;
     wait_until("the daemon was handed to the guard", || {
         let all = nostray_sys::proc::scan().expect("scan");
@@ -136,7 +136,7 @@ fn a_child_whose_keepers_a_debugger_holds_is_ended_from_outside() {
         let debugged = Scene::new(User::Current);
         let mut debugger = Debugger::start(&debugged);
         let own: Vec<Found> =
-            frozen.scene.everybody().into_iter().filter(|found| found.stat.name.starts_with("nostray")).collect();
+            frozen.scene.processes().into_iter().filter(|found| found.stat.name.starts_with("nostray")).collect();
         debugger.attach(&own);
         let output = nostray_in(&frozen.scene, words);
         frozen.expect_over(&output);

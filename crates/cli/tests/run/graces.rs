@@ -111,7 +111,7 @@ fn wrappers_in_wrappers_end_together() {
     let options = [&testkit::GRACES[..], &["--no-sweep"]].concat();
     let mut process = run_command(&scene, &options, &manner).spawn().expect("start");
     wait_ready(&mut process);
-    assert!(scene.everybody().len() >= 25);
+    assert!(scene.processes().len() >= 25);
     drop(process.stdin.take());
     process.wait().expect("wait");
     scene.expect_empty_within(Duration::ZERO);

@@ -95,7 +95,7 @@ fn children_from_before_are_not_touched() {
         );
         let mut process =
             shell.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("start");
-        badchild::wait_until("all are there", || scene.everybody().len() == 5 && strangers.everybody().len() == 2);
+        badchild::wait_until("all are there", || scene.processes().len() == 5 && strangers.processes().len() == 2);
         if killed == "both" {
             let own = testkit::own_processes(&scene);
             own.guard.send(nostray_sys::Signal::KILL);
@@ -105,6 +105,6 @@ fn children_from_before_are_not_touched() {
         }
         process.wait().expect("wait");
         scene.expect_empty();
-        assert_eq!(strangers.everybody().len(), 2, "{killed} killed");
+        assert_eq!(strangers.processes().len(), 2, "{killed} killed");
     }
 }

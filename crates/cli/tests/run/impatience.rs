@@ -114,7 +114,7 @@ fn front_and_child_agree_on_whether_they_are_stopped() {
     let mut process = run_command(&scene, &[], &["pause"]).spawn().expect("start");
     wait_ready(&mut process);
     let front = badchild::Found::by_pid(badchild::pid(process.id() as i32)).expect("is there");
-    let child = scene.everybody().into_iter().find(|found| found.stat.name == "badchild").expect("the child");
+    let child = scene.processes().into_iter().find(|found| found.stat.name == "badchild").expect("the child");
     let is_stopped =
         |found: &badchild::Found| nostray_sys::proc::Stat::of(found.stat.pid).is_some_and(|stat| stat.is_stopped());
     for _ in 0..200 {

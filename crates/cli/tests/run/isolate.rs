@@ -96,7 +96,7 @@ fn a_signal_and_the_end_of_input_end_it() {
         } else {
             front.send(Signal::TERM)
         }
-        badchild::wait_until("only the host is left", || scene.everybody().len() == 1);
+        badchild::wait_until("only the host is left", || scene.processes().len() == 1);
         host.order("exit");
         scene.expect_empty();
     }

@@ -51,8 +51,8 @@ fn whoever_of_us_is_killed_whenever_nobody_is_left() {
             pass(Duration::from_micros(random.below(50_000)));
         }
         drop(process.stdin.take());
-        let ended = badchild::comes_true(PATIENCE, &mut || scene.everybody().is_empty());
-        assert!(ended, "seed {seed}, {manner} {kind}: left are {:#?}", scene.everybody());
+        let ended = badchild::comes_true(PATIENCE, &mut || scene.processes().is_empty());
+        assert!(ended, "seed {seed}, {manner} {kind}: left are {:#?}", scene.processes());
         process.wait().expect("reap");
     });
     bystanders.expect_untouched();
@@ -92,8 +92,8 @@ fn a_spare_that_is_killed_in_the_first_moments_leaves_the_tree_to_the_guard() {
         // When the graces are over, or a moment before or after that.
         pass(Duration::from_micros(40_000 + 400 * round));
         front.send(Signal::KILL);
-        let ended = badchild::comes_true(PATIENCE, &mut || scene.everybody().is_empty());
-        assert!(ended, "round {round}: left are {:#?}", scene.everybody());
+        let ended = badchild::comes_true(PATIENCE, &mut || scene.processes().is_empty());
+        assert!(ended, "round {round}: left are {:#?}", scene.processes());
         process.wait().expect("reap");
         let said = std::fs::read_to_string(&errors).expect("read");
         assert!(!said.contains("the guard was killed"), "round {round}: {said}");
@@ -101,7 +101,7 @@ fn a_spare_that_is_killed_in_the_first_moments_leaves_the_tree_to_the_guard() {
 }
 
 fn own(scene: &Scene, name: &str) -> Vec<Found> {
-    scene.everybody().into_iter().filter(|found| found.stat.name == name).collect()
+    scene.processes().into_iter().filter(|found| found.stat.name == name).collect()
 }
 
 /// Lets so much time pass, more exactly than a sleep would.

@@ -47,7 +47,7 @@ fn a_process_of_another_user_is_named_and_not_waited_for() {
         let said = std::fs::read_to_string(&words).expect("read");
         assert!(said.contains("may not be signalled") && said.contains("become-root"), "said: {said}");
         assert!(!said.contains("hunter2"), "said: {said}");
-        let left = scene.everybody();
+        let left = scene.processes();
         assert_eq!(left.len(), 1, "only the one that may not be signalled is left: {left:#?}");
         for found in left {
             found.send(Signal::KILL);

@@ -18,7 +18,7 @@ fn wait_ready(process: &mut Child) {
 }
 
 fn child_of(scene: &Scene, guard: &Found) -> Found {
-    let mut all = scene.everybody().into_iter();
+    let mut all = scene.processes().into_iter();
     all.find(|found| found.stat.parent == Some(guard.stat.pid)).expect("a child")
 }
 

@@ -13,7 +13,7 @@ fn a_write_end_that_leaked_into_the_front_does_not_keep_the_pen_alive() {
         let mut host = start_host(&scene, &["--stdin", stdin, "--leak"], &GRACES, &["tree", "cooperative", "plain"]);
         host.ready();
         host.order("close");
-        badchild::wait_until(&format!("the tree sees the end of its {stdin}"), || scene.everybody().len() == 1);
+        badchild::wait_until(&format!("the tree sees the end of its {stdin}"), || scene.processes().len() == 1);
         host.order("exit");
         scene.expect_empty();
     }
@@ -29,7 +29,7 @@ fn without_nostray_a_leaked_write_end_keeps_the_child_alive() {
     host.ready();
     host.order("close");
     // The child has the end itself, so nothing will ever happen; a closed pipe would be seen within microseconds.
-    let ended = badchild::comes_true(std::time::Duration::from_millis(300), &mut || scene.everybody().len() < 3);
+    let ended = badchild::comes_true(std::time::Duration::from_millis(300), &mut || scene.processes().len() < 3);
     assert!(!ended, "the leak has no effect");
 }
 

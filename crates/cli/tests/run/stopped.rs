@@ -151,7 +151,7 @@ fn play(case: Case) {
     } else {
         let mut left = Vec::new();
         let is_over = comes_true(badchild::PATIENCE, &mut || {
-            left = scene.everybody();
+            left = scene.processes();
             left.is_empty()
         });
         assert!(is_over, "{case:?}: still there: {left:#?}");
@@ -194,7 +194,7 @@ fn a_managed_front_that_stopped_with_its_child_goes_on_or_ends_whatever_happens_
             _ => host.kill().expect("kill"),
         }
         if case.then != Then::HostKilled {
-            wait_until(&format!("all go on: {case:?}"), || scene.everybody().iter().all(|found| !is_stopped(found)));
+            wait_until(&format!("all go on: {case:?}"), || scene.processes().iter().all(|found| !is_stopped(found)));
             assert!(own.front.is_alive(), "{case:?}: the session has ended");
             if case.then != Then::ChildContinued {
                 wait_until(&format!("there is a next child: {case:?}"), || {

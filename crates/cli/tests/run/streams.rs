@@ -43,7 +43,7 @@ fn a_host_that_does_not_read_does_not_keep_the_tree_alive() {
     let mut process = command.stderr(Stdio::piped()).spawn().expect("start");
     let (output, errors) = (process.stdout.take(), process.stderr.take());
     badchild::wait_until("the child is stuck", || {
-        let flooding = scene.everybody().into_iter().find(|found| found.stat.name == "badchild");
+        let flooding = scene.processes().into_iter().find(|found| found.stat.name == "badchild");
         flooding.is_some_and(|found| nostray_sys::proc::bytes_moved(found.stat.pid).is_some_and(|n| n > 120_000))
     });
     drop(process.stdin.take());

@@ -56,12 +56,12 @@ impl Person {
     fn sees_in_front(&mut self, scene: &Scene, command: &str) {
         badchild::wait_until("it has the terminal", || {
             let job =
-                scene.everybody().into_iter().find(|found| found.command == command && !found.stat.is_stopped());
+                scene.processes().into_iter().find(|found| found.command == command && !found.stat.is_stopped());
             job.is_some_and(|job| badchild::foreground_group(&self.master) == Some(job.stat.pid))
         });
         // The guard passes the word to go on to its child, too; a person does not press the next key within a millisecond of it.
         let is_ours = |found: &Found| found.stat.name.starts_with("nostray");
-        scene.everybody().into_iter().filter(is_ours).for_each(|found| wait_until_quiet(&found));
+        scene.processes().into_iter().filter(is_ours).for_each(|found| wait_until_quiet(&found));
     }
 
     /// Reads what comes within a time.
@@ -111,7 +111,7 @@ fn a_shell_outside_sees_its_job_stop_and_go_on() {
     person.sees("prompt> ");
     person.types(&format!("{nostray} run -- cat\n"));
     // What is typed before the shell has handed the terminal over is the shell's.
-    let cat_runs = || scene.everybody().iter().any(|found| found.stat.name == "cat");
+    let cat_runs = || scene.processes().iter().any(|found| found.stat.name == "cat");
     badchild::wait_until("cat runs", cat_runs);
     person.types("one\n");
     person.sees("one\r\none\r\n");
@@ -178,7 +178,7 @@ fn a_background_job_that_wants_to_read_is_stopped_and_comes_back() {
     // The shell learns of it when the front stops, too. (Spare and guard have its words, and do not stop.)
     let words = format!("{nostray} run -- cat");
     badchild::wait_until("cat is stopped, and the front with it", || {
-        let stopped: Vec<_> = scene.everybody().into_iter().filter(|found| found.stat.is_stopped()).collect();
+        let stopped: Vec<_> = scene.processes().into_iter().filter(|found| found.stat.is_stopped()).collect();
         stopped.iter().any(|found| found.stat.name == "cat") && stopped.iter().any(|found| found.command == words)
     });
     person.types("jobs; fg\n");

@@ -29,7 +29,7 @@ fn victims(stage: &Stage, whom: &str) -> Vec<Found> {
 
 const ALL: [&str; 5] = ["broker", "steward", "broker and steward", "steward and pen", "everything"];
 
-/// At one stroke: nobody acts on the death of another one.
+/// At one stroke: no process acts on the death of another one.
 fn strike(victims: &[Found]) {
     victims.iter().for_each(|found| found.send(Signal::STOP));
     kill(victims);
@@ -174,7 +174,7 @@ fn what_the_user_names_is_told_again_for_each_session() {
     });
 }
 
-/// Also when nobody is left: who was killed leaves a tree only until the graces are over.
+/// Also when no keeper is left: a killed keeper leaves a tree only until the graces are over.
 #[test]
 fn without_sessions_nothing_is_left_and_nothing_comes_back() {
     in_parallel(ALL.to_vec(), |whom| {
@@ -185,7 +185,7 @@ fn without_sessions_nothing_is_left_and_nothing_comes_back() {
         stage.wait_for_leases(&[0]);
         strike(&victims(&stage, whom));
         if ["everything", "steward and pen"].contains(&whom) {
-            // Nobody of ours is left who could; the next command is.
+            // No process of nostray is left that could; the next command does.
             stage.nostray(&["sweep"]);
         }
         stage.expect_over(1, NOT_LONG);
@@ -235,7 +235,7 @@ fn a_call_that_comes_back_from_a_dead_child_is_answered_also_if_its_steward_dies
     let mut callers = three(&stage, &STUBBORN, &[]);
     let front =
         Found::by_pid(badchild::pid(i32::try_from(callers[0].process.id()).expect("small"))).expect("is there");
-    // It has heard of the call before it hears of the child's end; and nobody tells it more than that.
+    // It has heard of the call before it hears of the child's end; and no process tells it more than that.
     front.send(Signal::STOP);
     let id = callers[0].ask("echo", json!([0]));
     stage.child().send(Signal::KILL);

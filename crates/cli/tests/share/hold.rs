@@ -102,8 +102,8 @@ impl Play {
     /// No process is left, none comes back, and no two lives have met.
     fn expect_over(&self, lives: usize) {
         self.stage.scene.expect_empty();
-        let again = comes_true(Duration::from_millis(300), &mut || !self.stage.scene.everybody().is_empty());
-        assert!(!again, "came back: {:#?}\n{}", self.stage.scene.everybody(), self.stage.journal());
+        let again = comes_true(Duration::from_millis(300), &mut || !self.stage.scene.processes().is_empty());
+        assert!(!again, "came back: {:#?}\n{}", self.stage.scene.processes(), self.stage.journal());
         assert_eq!(self.lives().len(), lives, "{}", self.stage.journal());
         let two = std::fs::read_to_string(self.stage.file("two")).unwrap_or_default();
         assert_eq!(two, "", "{}", self.stage.journal());

@@ -73,7 +73,7 @@ fn a_kill_and_the_last_release_at_once_leave_nobody() {
             live.close();
         } else {
             live.close();
-            std::thread::sleep(pause);
+            std::thread::sleep(pause); // the same gap, the other way round
             child.send(Signal::KILL);
         }
         live.code();

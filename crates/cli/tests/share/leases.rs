@@ -64,7 +64,7 @@ fn a_child_that_is_starting_is_kept_for_the_next_session_of_an_impatient_host() 
     });
 }
 
-/// The linger counts from ready: nobody comes back, and it ends by itself, once it has answered.
+/// The linger counts from ready: no session comes back, and the child ends once it has answered.
 #[test]
 fn a_child_that_its_only_session_left_while_it_was_starting_ends_after_it_is_ready() {
     let stage = Stage::new();

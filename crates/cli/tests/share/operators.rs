@@ -60,7 +60,7 @@ fn ps_shows_one_child_with_all_who_hold_it() {
     // are three fronts, broker, steward, the three of the pen, and the child.
     let mut before = Vec::new();
     let are_all = comes_true(PATIENCE, &mut || {
-        before = many.stage.scene.everybody();
+        before = many.stage.scene.processes();
         before.len() == 9
     });
     assert!(are_all, "{before:#?}");

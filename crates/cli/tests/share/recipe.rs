@@ -65,7 +65,7 @@ fn hosts_have_one_bridge_and_one_viewer_and_neither_outlives_the_last_host() {
     second.kill();
     wait_until("nothing is left but what lingers", || memory.viewers().is_empty());
     end_all(&memory);
-    assert_eq!(memory.lives(), 1, "started for nobody");
+    assert_eq!(memory.lives(), 1, "started without a session");
 }
 
 #[test]

@@ -170,6 +170,6 @@ fn an_idle_session_ends_with_the_bridge_and_with_its_exit_code() {
     }
     memory.many.expect_nobody();
     let again = comes_true(Duration::from_millis(300), &mut || memory.many.stage.lives().len() > 1);
-    assert!(!again, "it was started for nobody");
+    assert!(!again, "it was started without a session");
     wait_until("nothing is on record", || memory.many.pens().is_empty());
 }

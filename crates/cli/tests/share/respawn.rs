@@ -119,6 +119,7 @@ fn whenever_a_shared_child_is_killed_each_call_is_answered_once_and_none_is_lost
         });
         let (victim, delay) = (victim.expect("found"), Duration::from_micros(random.below(600)));
         let killer = std::thread::spawn(move || {
+            // A random moment: when the kill comes is what varies here.
             std::thread::sleep(delay);
             victim.send(Signal::KILL);
         });

@@ -130,11 +130,11 @@ fn after_a_stop_of_the_broker_nothing_runs_until_the_next_call() {
     assert!(stopped.status.success(), "{stopped:?}");
     let error = callers[0].answer(slow);
     assert_eq!(error["error"]["code"], -32000, "{error}");
-    let only_fronts = || stage.scene.everybody().iter().all(|found| found.command.contains(" share "));
-    assert!(only_fronts(), "{:?}", stage.scene.everybody());
+    let only_fronts = || stage.scene.processes().iter().all(|found| found.command.contains(" share "));
+    assert!(only_fronts(), "{:?}", stage.scene.processes());
     assert!(!stage.nostray(&["broker", "status"]).status.success());
     let starts_again = comes_true(Duration::from_secs(1), &mut || !only_fronts() || stage.lives().len() > 1);
-    assert!(!starts_again, "{:?}", stage.scene.everybody());
+    assert!(!starts_again, "{:?}", stage.scene.processes());
     // One calls, then all hold it again or none of the others; either way each one's next call works.
     for caller in &mut callers {
         assert_eq!(caller.result("echo", json!({})), json!({}));

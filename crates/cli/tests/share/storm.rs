@@ -100,7 +100,7 @@ impl Session<'_> {
                 let (name, open, errors) = (&self.name, &self.open, self.caller.errors());
                 panic!(
                     "{name}: never answered: {open:?}\n{errors}\n{:#?}\n{}",
-                    stage.scene.everybody(),
+                    stage.scene.processes(),
                     stage.journal()
                 );
             }
@@ -187,7 +187,7 @@ fn kill_at_random(
             (None, 17) => WITH_STEWARDS,
             (None, _) => PEN[random.below(3) as usize],
         };
-        let everybody = stage.scene.everybody();
+        let everybody = stage.scene.processes();
         let mut victims: Vec<_> = everybody
             .iter()
             .filter(|found| match whom {

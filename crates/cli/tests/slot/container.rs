@@ -23,11 +23,11 @@ fn gone_with_its_container() -> Option<(Ring, Vec<Found>)> {
     all.extend(words.iter().map(String::as_str));
     let mut inside = ring.stage.start_plain("unshare", &all);
     inside.initialize();
-    let everybody = ring.stage.scene.everybody();
-    testkit::slots::kill_at_once(&everybody);
+    let processes = ring.stage.scene.processes();
+    testkit::slots::kill_at_once(&processes);
     ended(&mut inside);
     ring.stage.scene.expect_empty();
-    Some((ring, everybody))
+    Some((ring, processes))
 }
 
 #[test]

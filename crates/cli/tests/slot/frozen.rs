@@ -46,7 +46,7 @@ fn part(ring: &Ring, holder: &Caller, part: Part) -> Vec<Found> {
         Part::Keepers => keepers,
         Part::Everything => keepers.into_iter().chain(tree).collect(),
     };
-    assert!(!found.is_empty(), "{part:?}: {:?}", ring.stage.scene.everybody());
+    assert!(!found.is_empty(), "{part:?}: {:?}", ring.stage.scene.processes());
     found
 }
 

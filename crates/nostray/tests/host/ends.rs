@@ -134,7 +134,7 @@ impl Host {
             found.command.contains("--nostray-guard")
                 || ["nostray-front", "nostray-spare", "nostray-guard"].contains(&name)
         };
-        self.scene.everybody().into_iter().filter(is_one).collect()
+        self.scene.processes().into_iter().filter(is_one).collect()
     }
 
     /// Waits until every guard has put on record who is who: what nobody keeps any more is found by that.
@@ -168,7 +168,7 @@ impl Host {
     /// Nothing is left but these, and no key has ever had two children.
     fn nothing_left_but(&mut self, strangers: &[i32]) {
         let left = || {
-            let all = self.scene.everybody().into_iter();
+            let all = self.scene.processes().into_iter();
             let left = all.filter(|found| !strangers.contains(&found.stat.pid.as_raw_nonzero().get()));
             left.map(|found| format!("{} {}", found.stat.pid, found.command)).collect::<Vec<_>>()
         };
@@ -258,7 +258,7 @@ fn play(end: End, manner: Manner) {
             wait_until("the servers are gone", || KEYS.iter().all(|key| host.servers(key).is_empty()));
             assert_eq!(host.trees().len(), 2, "{manner:?}");
             assert_eq!(host.order("drop-pens"), "dropped");
-            wait_until("the pens are gone", || host.scene.everybody().len() == 1);
+            wait_until("the pens are gone", || host.scene.processes().len() == 1);
             host.tell("end");
         }
         End::Fork => {

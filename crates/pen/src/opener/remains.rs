@@ -102,7 +102,7 @@ impl Reaper<'static> for RemainsReaper<'_> {
                 Ok(Reaped::News(News::Ended(pid, _))) => self.opener.others.retain(|other| other.pid != pid),
                 Ok(Reaped::News(_)) => {}
                 Ok(Reaped::Quiet) => return !self.tree.has_only_strangers(),
-                Ok(Reaped::Nobody) | Err(_) => return false,
+                Ok(Reaped::NoChildren) | Err(_) => return false,
             }
         }
     }

@@ -149,7 +149,7 @@ impl Reaper<'static> for ProbeRunner {
                 }
                 Ok(Reaped::News(_)) => {}
                 Ok(Reaped::Quiet) => return true,
-                Ok(Reaped::Nobody) | Err(_) => return false,
+                Ok(Reaped::NoChildren) | Err(_) => return false,
             }
         }
     }

@@ -308,7 +308,7 @@ fn what_is_said_to_a_child_that_is_to_end_before_it_was_there_waits_for_the_next
     assert_eq!(session.host_says(line, line, now), Verdict::Swallow);
     assert_eq!(session.effects(), [Effect::Demand]);
     session.child_emptied(Generation(1), Cause("it was put to sleep".to_owned()), now);
-    assert_eq!(session.effects(), [Effect::Connect(Generation(2))], "nobody is told that anything was lost");
+    assert_eq!(session.effects(), [Effect::Connect(Generation(2))], "the host is told of no loss");
     session.child_started(Generation(2), now);
     let told = [line.as_slice(), b"\n"].concat();
     assert_eq!(session.effects(), [Effect::Told, Effect::ToChild(told)]);

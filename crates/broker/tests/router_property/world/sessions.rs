@@ -3,7 +3,7 @@
 use super::*;
 
 impl World {
-    pub(super) fn somebody(&mut self) -> u64 {
+    pub(super) fn any_session(&mut self) -> u64 {
         let session_ids: Vec<u64> = self.hosts.keys().copied().collect();
         self.luck.pick(&session_ids).copied().unwrap_or(0)
     }
@@ -16,7 +16,7 @@ impl World {
     }
 
     pub(super) fn somebody_leaves(&mut self) {
-        let session_id = self.somebody();
+        let session_id = self.any_session();
         self.leave(session_id);
     }
 
@@ -30,7 +30,7 @@ impl World {
     }
 
     pub(super) fn somebody_learns_of_the_next_child(&mut self) {
-        let session_id = self.somebody();
+        let session_id = self.any_session();
         self.rejoin(session_id);
     }
 
@@ -52,7 +52,7 @@ impl World {
     }
 
     pub(super) fn somebody_asks(&mut self) {
-        let session_id = self.somebody();
+        let session_id = self.any_session();
         if !self.router.has_room(SessionId(session_id)) {
             return;
         }
@@ -139,7 +139,7 @@ impl World {
     }
 
     pub(super) fn somebody_asks_several_things(&mut self) {
-        let session_id = self.somebody();
+        let session_id = self.any_session();
         // What needs another child is refused in a batch, and that is for another test.
         if self.setting.eras.len() > 2 || !self.router.has_room(SessionId(session_id)) {
             return;
@@ -159,7 +159,7 @@ impl World {
     }
 
     pub(super) fn somebody_cancels(&mut self) {
-        let session_id = self.somebody();
+        let session_id = self.any_session();
         let host = &self.hosts[&session_id];
         // Which of two with one id is meant, nobody could say.
         let same = |id: &str| nostray_rpc::Id::from_json(id.as_bytes());
@@ -182,7 +182,7 @@ impl World {
     }
 
     pub(super) fn somebody_answers(&mut self) {
-        let session_id = self.somebody();
+        let session_id = self.any_session();
         let host = self.hosts.get_mut(&session_id).expect("it is there");
         if let Some(id) = host.asked.pop() {
             return self.answer(session_id, &id);
@@ -200,7 +200,7 @@ impl World {
     }
 
     pub(super) fn somebody_tells(&mut self) {
-        let session_id = self.somebody();
+        let session_id = self.any_session();
         let shook_hands = self.hosts[&session_id].shook_hands;
         match self.luck.below(4) {
             0..2 if shook_hands => {
