@@ -64,7 +64,10 @@ impl Pen {
     /// Waits for its end, after it was asked at that moment, and ends it from outside if its keepers are stopped. `tick` is called
     /// several times a second. False if it is still there.
     pub fn see_to_its_end(&self, ask: Ask, since: Instant, tick: &mut dyn FnMut()) -> bool {
-        ending::ensure_end(&self.place, &self.id, ask, since, tick)
+        match &self.record {
+            Ok(record) => ending::ensure_end(&self.place, record, ask, since, tick),
+            Err(_) => !self.is_there(),
+        }
     }
 
     /// Whether it is still on record with a live owner.

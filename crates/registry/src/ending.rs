@@ -62,10 +62,15 @@ pub(crate) fn is_frozen(place: &Place, record: &Record) -> bool {
         && (record.generation.is_none() || are_stopped(keepers_of(&records_of(place, &record.id))))
 }
 
-/// Waits for the end of a pen that was asked to end, and ends it from outside if its keepers do not. `tick` is called at every check. False
-/// if it is still there.
-pub(crate) fn ensure_end(place: &Place, id: &str, ask: Ask, since: Instant, tick: &mut dyn FnMut()) -> bool {
-    let records = records_of(place, id);
+/// Waits for the end of a pen that was asked to end, and ends it from outside if its keepers do not. `asked` is its record as it was before.
+/// `tick` is called at every check. False if the pen is still there.
+pub(crate) fn ensure_end(place: &Place, asked: &Record, ask: Ask, since: Instant, tick: &mut dyn FnMut()) -> bool {
+    let id = asked.id.as_str();
+    let mut records = records_of(place, id);
+    // A keeper removes its record just before it exits, so the record that was read before still tells whom to wait for.
+    if records.iter().all(|record| record.id != id) && Some(asked.world()) == World::current() {
+        records.push(asked.clone());
+    }
     let promised = records.iter().map(Record::promised_grace).max().unwrap_or_default();
     let is_now = ask == Ask::StopNow;
     let deadline = if is_now { since + STOP_NOW_TIMEOUT } else { since + promised + END_MARGIN };
@@ -151,5 +156,36 @@ fn stop_all(found: Vec<Found>, is_of_tree: impl Fn(&Found) -> bool, look: impl F
         signal_some(&found, Signal::STOP, is_new);
         stopped.extend(found.iter().map(|one| one.process));
         found = look();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use nostray_sys::Pid;
+
+    use super::*;
+    use crate::record::{Process, VERSION};
+
+    /// The front removes its record and exits after that. `cat` stands for a front between the two.
+    #[test]
+    fn a_front_that_has_removed_its_record_is_waited_for() {
+        let directory = std::env::temp_dir().join(format!("nostray-ending-{}", std::process::id()));
+        let place = Place::at(&directory).expect("a place");
+        let mut front = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
+        let pid = Pid::from_raw(i32::try_from(front.id()).expect("a pid")).expect("a pid");
+        let world = World::current().expect("/proc");
+        let record = serde_json::json!({
+            "version": VERSION, "id": "k7f39q2x", "state": { "name": "ready" }, "since": 1, "started": 1, "command": ["true"], "cwd": "/",
+            "boot": world.boot, "pid_namespace": world.pid_namespace, "front": Process::of(pid).expect("runs"),
+            "tier": "subreaper", "eof_grace": 0, "term_grace": 0,
+        });
+        let record: Record = serde_json::from_value(record).expect("a record");
+        let mut input = front.stdin.take();
+        let ended = ensure_end(&place, &record, Ask::Stop, Instant::now(), &mut || drop(input.take()));
+        assert!(ended, "nothing of it is left");
+        assert!(front.try_wait().expect("look").is_some(), "the front was not waited for");
+        std::fs::remove_dir_all(directory).expect("removed");
     }
 }

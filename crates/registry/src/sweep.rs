@@ -145,7 +145,7 @@ fn look_at(place: &Place, id: String, policy: &Policy, swept: &mut Vec<Swept>, d
             let asked = Instant::now();
             let ended = !policy.dry_run && {
                 ask(&record, Ask::Stop);
-                ending::ensure_end(place, &id, Ask::Stop, asked, &mut || {})
+                ending::ensure_end(place, &record, Ask::Stop, asked, &mut || {})
             };
             (record.command, Outcome::Frozen { ended })
         }
