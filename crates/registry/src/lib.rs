@@ -11,6 +11,7 @@ mod debris;
 mod ending;
 pub mod files;
 mod journal;
+mod name;
 mod output;
 mod owner;
 mod place;
@@ -26,6 +27,7 @@ mod witness;
 
 pub use census::{Pen, Tally, census};
 pub use journal::{Cause, Entry, Follower, Journal, Story};
+pub use name::short_name;
 pub use nostray_sys::secrets::{describe, masked, masked_text};
 pub use output::{Output, Printed};
 pub use place::Place;
