@@ -4,9 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use nostray_terminal::ExitCode;
+
+use crate::misspelt;
 
 /// The widest line of a help text; longer lines are hard to read.
 const WIDTH: usize = 110;
@@ -108,16 +110,21 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) managed: crate::managed::ManagedArgs,
 
-    /// The command and its arguments, behind `--`
-    #[arg(last = true, required = true, value_name = "CMD")]
+    /// The command and its arguments; options of nostray stand before it
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD", value_hint = clap::ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
 }
 
 impl RunArgs {
-    /// `nostray run -- CMD ...`, the form in most configurations. It skips clap, which makes each start faster.
+    /// `nostray run CMD ...` and `nostray run -- CMD ...`, the forms in most configurations. They skip clap, which makes each start faster.
     fn without_options(words: &[OsString]) -> Option<Self> {
-        let (head, command) = words.split_at_checked(3)?;
-        if head[1] != "run" || head[2] != "--" || command.is_empty() {
+        let (head, rest) = words.split_at_checked(2)?;
+        let command = match rest.first()?.as_encoded_bytes() {
+            b"--" => &rest[1..],
+            [] | [b'-', ..] => return None,
+            _ => rest,
+        };
+        if head[1] != "run" || command.is_empty() {
             return None;
         }
         let graces = nostray_pen::Graces::default();
@@ -233,8 +240,19 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, ExitCode> {
         () if is_called("hold") => only("hold", crate::hold::HoldArgs::augment_args),
         () => command(),
     };
-    let parsed = command.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = command.try_get_matches_from(&words).and_then(|matches| Cli::from_arg_matches(&matches));
     parsed.and_then(checked).map_err(|error| {
+        let error = match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
+            // Of `nostray slot shwo`, clap itself says what is similar.
+            (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word))) if is_called(word) => {
+                let similar = match error.get(ContextKind::SuggestedSubcommand) {
+                    Some(ContextValue::Strings(similar)) => similar.as_slice(),
+                    _ => &[],
+                };
+                clap::Error::raw(ErrorKind::InvalidSubcommand, misspelt::complaint(&words, similar))
+            }
+            _ => error,
+        };
         let asked_for = matches!(
             error.kind(),
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
@@ -325,6 +343,16 @@ mod tests {
         };
         let short_cut = RunArgs::without_options(&words).expect("has no options");
         assert_eq!(format!("{short_cut:?}"), format!("{parsed:?}"));
+        let without_dashes = ["nostray", "run", "npx", "--", "-v"].map(OsString::from);
+        let matches = command().try_get_matches_from(&without_dashes).expect("is right");
+        assert_eq!(
+            format!("{:?}", Cli::from_arg_matches(&matches).expect("is right").command),
+            format!("Run({parsed:?})")
+        );
+        assert_eq!(
+            format!("{:?}", RunArgs::without_options(&without_dashes).expect("has no options")),
+            format!("{parsed:?}")
+        );
         for other in [&words[..3], &words[..2], &["nostray", "run", "-v", "--", "x"].map(OsString::from)] {
             assert!(RunArgs::without_options(other).is_none());
         }

@@ -104,7 +104,7 @@ pub(crate) struct HoldArgs {
     pub(crate) ready: ReadyArgs,
 
     /// The command and its arguments, behind `--`
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD", value_hint = clap::ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }
 

@@ -9,6 +9,7 @@ mod hold;
 mod log;
 mod man;
 mod managed;
+mod misspelt;
 mod ps;
 mod ready;
 mod restart;
@@ -20,6 +21,7 @@ mod slotted;
 mod stop;
 mod sweep;
 mod warm;
+mod which;
 
 use nostray_sys::descriptors::Room;
 use nostray_sys::signal::{self, Disposition, Signal};

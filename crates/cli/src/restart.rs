@@ -9,6 +9,8 @@ use nostray_sys::identity::Identity;
 use nostray_sys::poll::{Until, wait};
 use nostray_terminal::{self as terminal, ExitCode};
 
+use crate::which::{self, ByName};
+
 /// Restart supervised children, while their sessions go on
 ///
 /// For children of `nostray share` and `nostray hold`, and of `nostray run` with --respawn or another option for a supervised child. As soon
@@ -21,8 +23,8 @@ Examples:
   nostray restart memory        (the --key of a shared child)
   nostray restart --wait 1m k7f3")]
 pub(crate) struct Args {
-    /// Which children: by id, the beginning of an id, or the key of a shared child
-    #[arg(value_name = "ID|KEY", required = true)]
+    /// Which children: an id or its beginning, a key, a slot, a session, or a name as `ps` shows it
+    #[arg(value_name = "WHICH", required = true)]
     which: Vec<String>,
 
     /// How long to wait until nothing is in flight and the new child runs
@@ -42,20 +44,11 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// A key may name several children, if their sessions' handshakes differ. The beginning of an id must name one.
-fn find(which: &str) -> Result<Vec<Pen>, String> {
-    let all: Vec<Pen> = census();
-    let key_of = |pen: &Pen| pen.record.as_ref().ok()?.shared.as_ref()?.key.clone();
-    let (by_key, rest): (Vec<Pen>, Vec<Pen>) = all.into_iter().partition(|pen| key_of(pen).as_deref() == Some(which));
-    if !by_key.is_empty() {
-        return Ok(by_key);
-    }
-    let by_id: Vec<Pen> = rest.into_iter().filter(|pen| pen.id.starts_with(which)).collect();
-    match by_id.len() {
-        0 => Err(format!("there is no '{which}'; `nostray ps` shows what there is")),
-        1 => Ok(by_id),
-        _ => Err(format!("more than one begins with '{which}'; write more of it")),
-    }
+/// A key may name several children, if their sessions' handshakes differ; a session may use several.
+fn find(word: &str) -> Result<Vec<Pen>, String> {
+    let all = census();
+    let meant = which::find(word, &all, ByName::One)?;
+    Ok(all.into_iter().filter(|pen| meant.ids().contains(&pen.id)).collect())
 }
 
 fn restart(pen: &Pen, timeout: Duration) -> Result<(), String> {

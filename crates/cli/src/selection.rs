@@ -3,8 +3,10 @@
 use clap::Args;
 use nostray_registry::{Labels, Lease, Pen, Record};
 
+use crate::which::unknown_session;
+
 /// Which pens a command applies to.
-#[derive(Debug, Args, Default)]
+#[derive(Debug, Args, Default, Clone)]
 pub(crate) struct Selection {
     /// Only children of this session
     #[arg(long, value_name = "KEY")]
@@ -16,6 +18,24 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
+    /// Children of this session.
+    pub(crate) fn of_session(session: &str) -> Self {
+        Self { session: Some(session.to_owned()), labels: Vec::new() }
+    }
+
+    /// What to say if it selects nothing.
+    pub(crate) fn complaint(&self, all: &[Pen]) -> String {
+        match &self.session {
+            Some(session) if !all.iter().any(|pen| Self::of_session(session).includes(pen)) => {
+                unknown_session(session, all)
+            }
+            Some(session) => {
+                format!("no child of session '{session}' has these labels; `nostray ps` shows what there is")
+            }
+            None => "no child has these labels; `nostray ps` shows what there is".to_owned(),
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.session.is_none() && self.labels.is_empty()
     }

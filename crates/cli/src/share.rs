@@ -112,7 +112,7 @@ pub(crate) struct ShareArgs {
     pub(crate) managed: ManagedArgs,
 
     /// The command and its arguments, behind `--`
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD", value_hint = clap::ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
 
     /// The slot that the child holds, for `nostray run --slot NAME --if-taken share`

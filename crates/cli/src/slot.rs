@@ -4,11 +4,14 @@ use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use nostray_pen::Ask;
+use nostray_registry::census;
 use nostray_slot::{HolderEntry, Kind, Name, Slot, slot, slots};
 use nostray_sys::text::escaped;
 use nostray_terminal::table::{Table, ago, span};
-use nostray_terminal::{self as terminal, ExitCode};
+use nostray_terminal::{self as terminal, ExitCode, Progress};
 use serde_json::{Value, json};
+
+use crate::which::{self, ByName};
 
 /// Show or release the slots of `nostray run --slot`
 ///
@@ -81,7 +84,19 @@ pub(crate) fn run(args: &SlotCommand) -> ExitCode {
 
 fn find(name: &Name) -> Result<Slot, String> {
     let found = slot(name).map_err(|error| error.to_string())?;
-    found.ok_or_else(|| format!("there is no slot {name}; `nostray slot list --all` shows what there is"))
+    if let Some(found) = found {
+        return Ok(found);
+    }
+    let all = slots().map_err(|error| error.to_string())?;
+    let names: Vec<String> = all.iter().map(|slot| slot.name.to_string()).collect();
+    let pens = census();
+    let meant =
+        which::find(&name.to_string(), &pens, ByName::One).map_or_else(|_| Vec::new(), |meant| meant.ids().to_vec());
+    let holds = |slot: &Slot| slot.holder.as_ref().is_some_and(|record| meant.contains(&record.id));
+    all.into_iter().find(holds).ok_or_else(|| match names.len() {
+        0 => format!("there is no slot {name}, and no other slot"),
+        _ => format!("there is no slot {name}; there are {}", names.join(", ")),
+    })
 }
 
 fn list(all: bool, as_json: bool) -> Result<ExitCode, String> {
@@ -221,7 +236,8 @@ fn release(slot: &Slot, now: bool) -> Result<ExitCode, String> {
     }
     let begun = Instant::now();
     let limit = Duration::from_millis(holder.eof_grace.saturating_add(holder.term_grace)) + MARGIN;
-    let mut shown = false;
+    let line = format!("{} ({}) hands over slot {name}", holder.id, holder.name());
+    let progress = Progress::start(move |since| format!("{line}, for {} s", since.as_secs()));
     // A waiter may take the slot before the next look, so compare the last entry's id. The entry's end alone is not enough: the
     // holder records it a moment before the lock is free, and the next command could still find the slot taken.
     while let Some(still) = self::slot(name).map_err(|error| error.to_string())?
@@ -236,16 +252,10 @@ fn release(slot: &Slot, now: bool) -> Result<ExitCode, String> {
             let since = span(begun.elapsed());
             return Err(format!("{} still holds slot {name} after {since}; try `nostray {next}`", holder.id));
         }
-        if terminal::is_live() {
-            shown = true;
-            terminal::write(format!("\r{}  stopping, {}", holder.id, span(begun.elapsed())).as_bytes()).ok();
-        }
         // flock cannot be polled.
         std::thread::sleep(Duration::from_millis(20));
     }
-    if shown {
-        terminal::write(b"\r\x1b[K").ok();
-    }
+    drop(progress);
     let text = format!("slot {name} was released by {} after {}\n", holder.id, span(begun.elapsed()));
     Ok(terminal::print(text.as_bytes()))
 }

@@ -1,5 +1,6 @@
 //! `nostray stop`: asks guards to end their trees, with the same tear-down as when a host ends.
 
+use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -8,9 +9,10 @@ use nostray_registry::{Journal, Pen, Story, census};
 use nostray_sys::Signal;
 use nostray_sys::identity::Identity;
 use nostray_sys::poll::{Until, wait};
-use nostray_terminal::{self as terminal, ExitCode};
+use nostray_terminal::{self as terminal, ExitCode, Progress};
 
 use crate::selection::Selection;
+use crate::which::{self, ByName, Meant};
 
 /// End children, with their whole trees
 ///
@@ -18,20 +20,21 @@ use crate::selection::Selection;
 /// SIGKILL. Waits until nothing is left and says how each child ended. If a child's guards are stopped (SIGSTOP, a debugger), this
 /// command ends the child itself. Exits with 1 if there was nothing to stop, or something did not end.
 ///
-/// Of a shared child, `--session` and `--label` end the sessions that they name; the child ends after its last session. By its id, the
-/// child is ended with all its sessions.
+/// Of a shared child, a session or `--label` ends the sessions that it names; the child ends after its last session. By its id, key or name,
+/// the child is ended with all its sessions.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
   nostray stop k7f39q2x
   nostray stop k7f3            (the beginning of one id only)
+  nostray stop memory          (a key, a slot, a session, or a name)
   nostray stop --session chat-17
   nostray stop --all --now")]
-#[command(group = clap::ArgGroup::new("which").required(true).multiple(true).args(["ids", "session", "labels", "all"]))]
+#[command(group = clap::ArgGroup::new("which").required(true).multiple(true).args(["which", "session", "labels", "all"]))]
 pub(crate) struct Args {
-    /// Which children, by id or the beginning of an id
-    #[arg(value_name = "ID")]
-    ids: Vec<String>,
+    /// Which children: an id or its beginning, a key, a slot, a session, or a name as `ps` shows it
+    #[arg(value_name = "WHICH")]
+    which: Vec<String>,
 
     #[command(flatten)]
     selection: Selection,
@@ -55,27 +58,21 @@ impl Args {
 const MARGIN: Duration = Duration::from_secs(15);
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let pens = match chosen(args, census()) {
-        Ok(pens) if pens.is_empty() => {
-            terminal::complain(&"nothing to stop; `nostray ps` shows what there is");
-            return ExitCode::from(1);
-        }
-        Ok(pens) => pens,
+    let targets = match chosen(args, census()) {
+        Ok(targets) => targets,
         Err(error) => {
             terminal::complain(&error);
             return ExitCode::from(1);
         }
     };
     let mut failed = false;
-    // `--session` ends one session of a shared child; the child ends after its last session.
-    let by_session = args.ids.is_empty() && !args.all;
-    let (shared, pens): (Vec<_>, Vec<_>) = pens
-        .into_iter()
-        .partition(|pen| by_session && pen.record.as_ref().is_ok_and(|record| record.shared.is_some()));
-    for pen in &shared {
-        failed |= !end_leases(pen, args);
+    for Target { pen, sessions } in &targets {
+        if let Some(sessions) = sessions {
+            failed |= !end_leases(pen, sessions, args.ask());
+        }
     }
-    let asked: Vec<_> = pens.iter().map(|pen| (pen, Instant::now(), pen.ask(args.ask()))).collect();
+    let whole = targets.iter().filter(|target| target.sessions.is_none());
+    let asked: Vec<_> = whole.map(|Target { pen, .. }| (pen, Instant::now(), pen.ask(args.ask()))).collect();
     for (pen, since, was_asked) in asked {
         let text = if !pen.owner_alive {
             failed = true;
@@ -96,13 +93,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 /// Ends the selected sessions of a shared child. False if one did not end.
-fn end_leases(pen: &Pen, args: &Args) -> bool {
+fn end_leases(pen: &Pen, sessions: &Selection, ask: Ask) -> bool {
     let Ok(record) = &pen.record else { return true };
     let mut all_ended = true;
-    for lease in args.selection.leases(record) {
+    for lease in sessions.leases(record) {
         let Some(front) = lease.front.identity().and_then(Identity::open) else { continue };
         // The front may be of another version than its steward, so send plain SIGTERMs; every request makes it detach.
-        let asked = nostray_pen::send(&front, args.ask(), Takes::Terms).is_ok();
+        let asked = nostray_pen::send(&front, ask, Takes::Terms).is_ok();
         front.send(Signal::CONT).ok(); // a stopped front would not read the request
         let ended = asked && wait(&[(front.as_fd(), Until::Readable)], Some(MARGIN)).is_ok_and(|ended| ended[0]);
         all_ended &= ended;
@@ -115,36 +112,57 @@ fn end_leases(pen: &Pen, args: &Args) -> bool {
     all_ended
 }
 
-fn chosen(args: &Args, all: Vec<Pen>) -> Result<Vec<Pen>, String> {
-    if args.ids.is_empty() {
-        return Ok(all.into_iter().filter(|pen| args.all || args.selection.includes(pen)).collect());
-    }
-    for beginning in &args.ids {
-        match all.iter().filter(|pen| pen.id.starts_with(beginning.as_str())).count() {
-            0 => return Err(format!("there is no '{beginning}'; `nostray ps` shows what there is")),
-            1 => {}
-            _ => return Err(format!("more than one begins with '{beginning}'; write more of it")),
-        }
-    }
-    let is_meant =
-        |pen: &Pen| args.ids.iter().any(|id| pen.id.starts_with(id.as_str())) && args.selection.includes(pen);
-    Ok(all.into_iter().filter(is_meant).collect())
+/// A child to be ended.
+struct Target {
+    pen: Pen,
+    /// Of a shared child, the sessions to be ended instead. The child ends after its last session.
+    sessions: Option<Selection>,
 }
 
-/// Waits for the end of a pen, and shows on a terminal that it does.
-fn ended(pen: &Pen, since: Instant, ask: Ask) -> bool {
-    let mut shown = false;
-    let ended = pen.see_to_its_end(ask, since, &mut || {
-        if terminal::is_live() {
-            shown = true;
-            let line = format!("\r{}  stopping, {:.0} s", pen.id, since.elapsed().as_secs_f64());
-            terminal::write(line.as_bytes()).ok();
-        }
-    });
-    if shown {
-        terminal::write(b"\r\x1b[K").ok();
+fn chosen(args: &Args, all: Vec<Pen>) -> Result<Vec<Target>, String> {
+    if all.is_empty() {
+        return Err("nothing runs under nostray, so there is nothing to stop".to_owned());
     }
-    ended
+    let mut whole = HashSet::new();
+    let mut by_session = HashMap::new();
+    for word in &args.which {
+        match which::find(word, &all, ByName::One)? {
+            Meant::Children(ids) => whole.extend(ids),
+            Meant::Session(ids) => by_session.extend(ids.into_iter().map(|id| (id, Selection::of_session(word)))),
+        }
+    }
+    if args.all {
+        whole.extend(all.iter().map(|pen| pen.id.clone()));
+    } else if args.which.is_empty() {
+        let selected = all.iter().filter(|pen| args.selection.includes(pen));
+        by_session.extend(selected.map(|pen| (pen.id.clone(), args.selection.clone())));
+    }
+    let complaint = args.selection.complaint(&all);
+    let target = |pen: Pen| {
+        let is_shared = pen.record.as_ref().is_ok_and(|record| record.shared.is_some());
+        let sessions = by_session.remove(&pen.id).filter(|_| !whole.contains(&pen.id));
+        let is_meant = whole.contains(&pen.id) || sessions.is_some();
+        let is_selected = args.all || args.selection.includes(&pen);
+        (is_meant && is_selected).then(|| Target { pen, sessions: sessions.filter(|_| is_shared) })
+    };
+    let targets: Vec<Target> = all.into_iter().filter_map(target).collect();
+    if targets.is_empty() { Err(complaint) } else { Ok(targets) }
+}
+
+/// Waits for the end of a pen, and shows on a terminal that it does, and until when at most.
+fn ended(pen: &Pen, since: Instant, ask: Ask) -> bool {
+    let name = pen.record.as_ref().map_or_else(|_| String::new(), |record| format!(" ({})", record.name()));
+    let grace = match (&pen.record, ask) {
+        (Ok(record), Ask::Stop) => {
+            let grace = Duration::from_millis(record.term_grace);
+            format!("; SIGKILL after {} at the latest", humantime::format_duration(grace))
+        }
+        _ => String::new(),
+    };
+    let id = pen.id.clone();
+    let _progress =
+        Progress::start(move |_| format!("{id}{name}  stopping for {} s{grace}", since.elapsed().as_secs()));
+    pen.see_to_its_end(ask, since, &mut || {})
 }
 
 /// What the user can do about a pen whose owner is dead.

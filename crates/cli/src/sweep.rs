@@ -3,7 +3,7 @@
 use nostray_registry::{Found, Outcome, Policy, Swept, census, sweep};
 use nostray_sys::proc::age_of;
 use nostray_terminal::table::span;
-use nostray_terminal::{self as terminal, ExitCode, line};
+use nostray_terminal::{self as terminal, ExitCode, Progress, line};
 use serde_json::{Value, json};
 
 use crate::ps;
@@ -57,7 +57,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         include_frozen: true,
         ..Policy::thorough()
     };
+    let progress =
+        Progress::start(|since| format!("sweeping for {} s; what is left of a tree gets its grace", since.as_secs()));
     let swept = sweep(&policy);
+    drop(progress);
     let printed = if args.json {
         let all: Vec<Value> = swept.iter().map(as_json).collect();
         terminal::print_json(&json!({ "version": 1, "swept": all }))

@@ -16,6 +16,9 @@ mod strays;
 
 use std::io;
 
+use nostray_sys::Pid;
+use nostray_sys::proc::Stat;
+use nostray_sys::secrets::masked;
 use nostray_terminal::{self as terminal, ExitCode};
 
 pub use args::Args;
@@ -75,6 +78,16 @@ fn examine(args: &Args) -> Result<bool, String> {
     let is_meant =
         |stray: &Stray| args.pid.is_empty() || args.pid.contains(&stray.identity.pid.as_raw_nonzero().get());
     let found = strays::find(is_meant).map_err(unseen)?;
+    for pid in
+        args.pid.iter().filter(|pid| !found.iter().any(|stray| stray.identity.pid.as_raw_nonzero().get() == **pid))
+    {
+        if Pid::from_raw(*pid).and_then(Stat::of).is_none() {
+            return Err(format!("there is no process {pid}; {}", existing(&strays::find(|_| true).map_err(unseen)?)));
+        }
+        terminal::complain(&format_args!(
+            "process {pid} is no stray: its parent lives, or it is not a child of a host"
+        ));
+    }
     let mut findings = Findings {
         machine: Machine::examine(),
         places: Places::examine(),
@@ -96,6 +109,19 @@ fn examine(args: &Args) -> Result<bool, String> {
     }
     show(&if args.json { json::text(&findings) } else { report::text(&findings) })?;
     Ok(findings.is_fine())
+}
+
+/// The strays that there are, for an error.
+fn existing(strays: &[Stray]) -> String {
+    let shown: Vec<String> = strays
+        .iter()
+        .map(|stray| format!("{} ({})", stray.identity.pid.as_raw_nonzero(), masked(&stray.command).join(" ")))
+        .collect();
+    if shown.is_empty() {
+        "there are no strays".to_owned()
+    } else {
+        format!("there are the strays {}", shown.join(", "))
+    }
 }
 
 fn show(text: &str) -> Result<(), String> {

@@ -105,6 +105,14 @@ pub(crate) fn explain(command: &OsStr, errno: i32) -> String {
     let error = io::Error::from_raw_os_error(errno);
     let command = command.display();
     match error.kind() {
+        io::ErrorKind::NotFound if command.to_string().contains(' ') => {
+            let words: Vec<_> = command.to_string().split_whitespace().map(str::to_owned).collect();
+            format!(
+                "cannot run '{command}': there is no program of that name, which has spaces in it. If it is a command with its \
+                 arguments, give each as a word of its own: nostray run -- {}",
+                words.join(" ")
+            )
+        }
         io::ErrorKind::NotFound => format!(
             "cannot run '{command}': not found; check its spelling, and that it is in the PATH that the host gives \
              to its children (or name it with its full path)"

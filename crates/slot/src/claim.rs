@@ -19,6 +19,7 @@ use nostray_sys::{Pidfd, Signal};
 use crate::decide;
 use crate::history::{History, Moment};
 use crate::lock::{Held, Lock};
+use crate::look;
 use crate::queue::{self, Kind, Ticket, Waiter};
 use crate::request::{IfTaken, Refusal, SlotRequest, Step};
 use crate::{Error, place_of};
@@ -155,6 +156,15 @@ impl Claim {
         let answer =
             self.asked.as_ref().map(|(_, asked)| *asked + decide::ANSWER_TIMEOUT).filter(|at| *at > Instant::now());
         [Some(self.next_look), late, answer].into_iter().flatten().min().unwrap_or(self.next_look)
+    }
+
+    /// Who holds the slot and since when, and for how long this claim has waited, in one line.
+    #[must_use]
+    pub fn progress(&self) -> String {
+        let slot = &self.request.slot;
+        let holder = look::slot(slot).ok().flatten().and_then(|slot| slot.holder);
+        let waited = humantime::format_duration(Duration::from_secs(self.began.elapsed().as_secs()));
+        format!("slot {slot} is {}; waiting for {waited}", look::describe_holder(holder.as_ref()))
     }
 
     /// Withdraws the claim.

@@ -1,5 +1,6 @@
 //! Waiting for a slot in the process that the host has started, for as long as the host waits.
 
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use nostray_pen::{PenId, PenOpener, Spec, Witness};
@@ -25,7 +26,9 @@ pub enum Entered {
 /// Waits for a slot, for the pen that will be called so.
 pub fn enter(opener: &mut PenOpener, request: SlotRequest, id: &PenId) -> Result<Entered, Error> {
     let mut claim = Claim::new(request, id)?;
-    let over = |Refusal(why)| {
+    let mut progress = Progress::on_terminal();
+    let over = |progress: &mut Progress, Refusal(why)| {
+        progress.clear();
         say(&why);
         Ok(Entered::Over(NOT_NOW))
     };
@@ -48,11 +51,11 @@ pub fn enter(opener: &mut PenOpener, request: SlotRequest, id: &PenId) -> Result
         });
         let any = |range: std::ops::Range<usize>| fired.get(range).is_some_and(|fired| fired.contains(&true));
         if any(1..ends) {
-            return over(claim.give_up("its host has ended"));
+            return over(&mut progress, claim.give_up("its host has ended"));
         }
         // A host may write all of its input and close it at once. That is no reason to give up before there was a wait.
         if any(ends..tells) && has_waited {
-            return over(claim.give_up("stdin was closed"));
+            return over(&mut progress, claim.give_up("stdin was closed"));
         }
         while let Some(arrived) = opener.next_signal() {
             if arrived.signal == Signal::TSTP {
@@ -65,11 +68,19 @@ pub fn enter(opener: &mut PenOpener, request: SlotRequest, id: &PenId) -> Result
         opener.reap_others();
         match claim.step()? {
             Step::Taken(held) => return Ok(Entered::Got(held)),
-            Step::Refused(refusal) => return over(refusal),
-            Step::Waiting(news) => news.iter().for_each(|text| say(text)),
+            Step::Refused(refusal) => return over(&mut progress, refusal),
+            Step::Waiting(news) => {
+                if let Some(text) = news {
+                    progress.clear();
+                    say(&text);
+                }
+            }
         }
         has_waited = true;
         timeout = claim.deadline().saturating_duration_since(Instant::now());
+        if let Some(next) = progress.show(&claim) {
+            timeout = timeout.min(next);
+        }
     }
 }
 
@@ -87,6 +98,48 @@ pub fn run(
     match enter(&mut opener, request, &id).map_err(|error| nostray_pen::Error::Refused(error.to_string()))? {
         Entered::Over(code) => Ok(code),
         Entered::Got(held) => opener.become_front(spec, id, Box::new(SlotWitness::new(held, witness))),
+    }
+}
+
+/// One line on the terminal that is standard error, written anew each second, while the claim waits.
+struct Progress {
+    next: Option<Instant>,
+    is_shown: bool,
+}
+
+impl Progress {
+    const INTERVAL: Duration = Duration::from_secs(1);
+
+    /// Shows nothing where standard error is no terminal: a host's log gets the news only.
+    fn on_terminal() -> Self {
+        let is_live = std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        Self { next: is_live.then(|| Instant::now() + Self::INTERVAL), is_shown: false }
+    }
+
+    /// Writes the line if it is time. Returns when it is time again.
+    fn show(&mut self, claim: &Claim) -> Option<Duration> {
+        let now = Instant::now();
+        let next = self.next.as_mut()?;
+        if *next <= now {
+            *next = now + Self::INTERVAL;
+            let width = nostray_sys::descriptors::terminal_width(std::io::stderr()).unwrap_or(80).saturating_sub(1);
+            let line: String = claim.progress().chars().filter(|c| !c.is_control()).take(width).collect();
+            write_to_stderr_at_once(&format!("\r\x1b[K{line}"));
+            self.is_shown = true;
+        }
+        Some(next.saturating_duration_since(now))
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.is_shown) {
+            write_to_stderr_at_once("\r\x1b[K");
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 

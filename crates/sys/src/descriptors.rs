@@ -337,9 +337,9 @@ pub const DO_NOT_WAIT: i32 = libc::O_NONBLOCK | libc::O_NOCTTY;
 /// For opening a file that another user may have put there: not through a link, and without waiting if it is a pipe.
 pub const NO_FOLLOW_AND_DO_NOT_WAIT: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 
-/// The number of columns of the terminal that standard output is, if it is one.
+/// The number of columns of a terminal, if it is one.
 #[must_use]
-pub fn terminal_width() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+pub fn terminal_width(terminal: impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(terminal).ok()?;
     Some(usize::from(size.ws_col)).filter(|width| *width > 0)
 }

@@ -2,6 +2,7 @@
 //! with. Only the command line and the commands beside it use this; the engine does not.
 
 mod exit;
+mod progress;
 pub mod table;
 
 use std::fmt::Display;
@@ -10,6 +11,7 @@ use std::io::{self, IsTerminal, Write};
 use nostray_sys::text::{escaped, escaped_json};
 
 pub use exit::ExitCode;
+pub use progress::Progress;
 
 /// Says what went wrong, on standard error, in one line.
 pub fn complain(error: &dyn Display) {
@@ -64,5 +66,5 @@ pub fn print(text: &[u8]) -> ExitCode {
 
 /// The width of the terminal that standard output is, if it is one.
 pub fn width() -> Option<usize> {
-    nostray_sys::descriptors::terminal_width()
+    nostray_sys::descriptors::terminal_width(io::stdout())
 }

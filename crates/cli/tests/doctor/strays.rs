@@ -352,5 +352,10 @@ fn a_number_that_is_nobodys_harms_nobody() {
     ended.wait().expect("reap");
     assert!(Stat::of(pid(i32::try_from(number).expect("small"))).is_none());
     let output = doctor(&scene, &home, &["--kill", "--yes", "--pid", &number.to_string()]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stdout));
+    assert!(
+        text(&output.stderr).contains(&format!("there is no process {number}; there are ")),
+        "{}",
+        text(&output.stderr)
+    );
 }

@@ -1,0 +1,156 @@
+//! What a word on the command line means: an id, the beginning of an id, a key, a slot, a session, or a name as `nostray ps` shows it.
+//! Each command that takes one of them takes all of them.
+
+use std::collections::BTreeSet;
+
+use nostray_pen::PenId;
+use nostray_registry::{Entry, Pen, Record, Story, short_name};
+
+/// At most so many children or sessions are listed in an error.
+const MAX_LISTED: usize = 8;
+
+/// What a word means.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Meant {
+    /// These children, by id, key, slot or name.
+    Children(Vec<String>),
+    /// A session, and the children that it uses.
+    Session(Vec<String>),
+}
+
+impl Meant {
+    /// The ids of the children.
+    pub(crate) fn ids(&self) -> &[String] {
+        let (Self::Children(ids) | Self::Session(ids)) = self;
+        ids
+    }
+}
+
+/// Finds what a word means. A key, a slot and a session may stand for several children; so may a name, but then `by_name` decides.
+pub(crate) fn find(word: &str, all: &[Pen], by_name: ByName) -> Result<Meant, String> {
+    let of = |fits: &dyn Fn(&Pen) -> bool| -> Vec<String> {
+        all.iter().filter(|pen| fits(pen)).map(|pen| pen.id.clone()).collect()
+    };
+    let known = |fits: &dyn Fn(&Record) -> bool| of(&|pen| pen.record.as_ref().is_ok_and(fits));
+    let exactly = of(&|pen| pen.id == word);
+    if !exactly.is_empty() {
+        return Ok(Meant::Children(exactly));
+    }
+    let kept_as = known(&|record| key_of(record) == Some(word) || record.slot.as_deref() == Some(word));
+    if !kept_as.is_empty() {
+        return Ok(Meant::Children(kept_as));
+    }
+    let of_session = known(&|record| sessions_of(record).any(|session| session == word));
+    if !of_session.is_empty() {
+        return Ok(Meant::Session(of_session));
+    }
+    let named = known(&|record| record.name() == word || record.labels.get("name").is_some_and(|name| name == word));
+    if named.len() == 1 || by_name == ByName::All && !named.is_empty() {
+        return Ok(Meant::Children(named));
+    }
+    if !named.is_empty() {
+        return Err(format!("{} children are called '{word}': {}; give an id", named.len(), named.join(", ")));
+    }
+    let beginning = of(&|pen| !word.is_empty() && pen.id.starts_with(word));
+    match beginning.len() {
+        0 => Err(unknown(word, all)),
+        1 => Ok(Meant::Children(beginning)),
+        _ => Err(format!("more than one id begins with '{word}': {}; write more of it", beginning.join(", "))),
+    }
+}
+
+/// What a name means that several children have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ByName {
+    /// All of them, for a command that shows something.
+    All,
+    /// An error, for a command that ends something: two children with the same name may have nothing to do with each other.
+    One,
+}
+
+fn key_of(record: &Record) -> Option<&str> {
+    record.shared.as_ref()?.key.as_deref()
+}
+
+fn sessions_of(record: &Record) -> impl Iterator<Item = &str> {
+    let leases = record.shared.iter().flat_map(|shared| &shared.leases);
+    record.session.as_deref().into_iter().chain(leases.filter_map(|lease| lease.session.as_deref()))
+}
+
+/// An error for a word that means nothing, with what there is.
+pub(crate) fn unknown(word: &str, all: &[Pen]) -> String {
+    format!("there is no '{word}' under nostray: no id, key, slot, session or name; {}", what_exists(all))
+}
+
+/// An error for a session that no child has, with the sessions that there are.
+pub(crate) fn unknown_session(session: &str, all: &[Pen]) -> String {
+    let sessions: BTreeSet<&str> =
+        all.iter().filter_map(|pen| pen.record.as_ref().ok()).flat_map(sessions_of).collect();
+    let exist = match sessions.len() {
+        0 => "no child has a session".to_owned(),
+        _ => format!("there are {}", listed(sessions.into_iter().map(str::to_owned).collect())),
+    };
+    format!("no child belongs to session '{session}'; {exist}")
+}
+
+fn what_exists(all: &[Pen]) -> String {
+    if all.is_empty() {
+        return "nothing runs under nostray".to_owned();
+    }
+    let shown = |pen: &Pen| match &pen.record {
+        Ok(record) => {
+            let session = record.session.as_ref().map_or_else(String::new, |session| format!(", session {session}"));
+            format!("{} ({}{session})", pen.id, record.name())
+        }
+        Err(_) => pen.id.clone(),
+    };
+    format!("there are {}", listed(all.iter().map(shown).collect()))
+}
+
+fn listed(mut all: Vec<String>) -> String {
+    let more = all.len().saturating_sub(MAX_LISTED);
+    all.truncate(MAX_LISTED);
+    let more = if more > 0 { format!(" and {more} more (`nostray ps`)") } else { String::new() };
+    all.join(", ") + &more
+}
+
+/// Selects the journal's entries about what a word means, of children that run and that have ended.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    word: String,
+    ids: BTreeSet<String>,
+}
+
+impl Entries {
+    /// An error if neither the children nor the entries have it.
+    pub(crate) fn about(word: &str, all: &[Pen], entries: &[Entry]) -> Result<Self, String> {
+        let ids = find(word, all, ByName::All)
+            .map_or_else(|_| BTreeSet::new(), |meant| meant.ids().iter().cloned().collect());
+        let mut about = Self { word: word.to_owned(), ids };
+        let found = entries.iter().filter(|entry| about.include(entry)).count();
+        if found == 0 && about.ids.is_empty() { Err(unknown(word, all)) } else { Ok(about) }
+    }
+
+    /// Whether an entry is about it. An entry may tell that its child belongs to the session or has the name, so ask in order of time.
+    pub(crate) fn include(&mut self, entry: &Entry) -> bool {
+        let id = PenId::series_of(&entry.id).unwrap_or(&entry.id);
+        let is_named = || match &entry.story {
+            Story::Started { command, session, .. } => {
+                session.as_deref() == Some(&self.word) || short_name(command) == self.word
+            }
+            Story::Attached { session, .. } => session.as_deref() == Some(&self.word),
+            Story::Slot { slot, .. } => *slot == self.word,
+            _ => false,
+        };
+        let is_meant = self.ids.contains(id) || entry.id.starts_with(&self.word) || is_named();
+        if is_meant {
+            self.ids.insert(id.to_owned());
+        }
+        is_meant
+    }
+
+    /// The ids of the children that it means.
+    pub(crate) fn ids(&self) -> &BTreeSet<String> {
+        &self.ids
+    }
+}
