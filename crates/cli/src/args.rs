@@ -44,6 +44,8 @@ pub(crate) enum Command {
     Doctor(nostray_doctor::Args),
     Completions(CompletionsArgs),
     Man(ManArgs),
+    #[command(hide = true)]
+    Complete(CompleteArgs),
 }
 
 /// Run a command so that nothing of it outlives its host
@@ -215,16 +217,44 @@ pub(crate) struct CompletionsArgs {
     pub(crate) shell: clap_complete::Shell,
 }
 
-/// Print the man page
+/// Print the man page, or write all of them
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   nostray man | man -l -
   nostray man > ~/.local/share/man/man1/nostray.1
-  nostray man run > ~/.local/share/man/man1/nostray-run.1")]
+  nostray man slot list | man -l -
+  nostray man --dir ~/.local/share/man/man1        (all pages)")]
 pub(crate) struct ManArgs {
     /// The page of this command, instead of the main one
-    pub(crate) command: Option<String>,
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+
+    /// Write the pages of all commands to this directory
+    #[arg(long, value_name = "DIR", conflicts_with = "command", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// Print the words that a shell completes
+///
+/// For the scripts of `nostray completions`. A line each: the word, a tab, what it is.
+#[derive(Debug, Args)]
+pub(crate) struct CompleteArgs {
+    /// Words of which kind
+    pub(crate) kind: CompleteKind,
+}
+
+/// What a shell can complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompleteKind {
+    /// Ids, keys, slots, sessions and names: what `stop` takes
+    Children,
+    /// Sessions
+    Sessions,
+    /// Keys of shared children
+    Keys,
+    /// Slots
+    Slots,
 }
 
 /// Parses the command line, or says what is wrong with it and returns the code to exit with.

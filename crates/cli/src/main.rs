@@ -81,5 +81,6 @@ fn for_people(command: Command) -> ExitCode {
         Command::Doctor(args) => nostray_doctor::run(&args),
         Command::Completions(args) => completions::print(&args),
         Command::Man(args) => man::print(&args),
+        Command::Complete(args) => completions::words(&args),
     }
 }

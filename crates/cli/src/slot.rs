@@ -47,7 +47,7 @@ enum What {
     /// Exits with 1 if the name was never used.
     #[command(after_long_help = "Examples:\n  nostray slot show memory\n  nostray slot show memory --json")]
     Show {
-        /// Which
+        /// Which slot
         name: Name,
 
         /// For scripts
@@ -61,7 +61,7 @@ enum What {
     /// not released.
     #[command(after_long_help = "Examples:\n  nostray slot release memory\n  nostray slot release --now memory")]
     Release {
-        /// Which
+        /// Which slot
         name: Name,
 
         /// Without any grace
