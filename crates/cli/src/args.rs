@@ -13,6 +13,16 @@ use crate::misspelt;
 /// The widest line of a help text; longer lines are hard to read.
 const WIDTH: usize = 110;
 
+// The headings of options, by what a user wants.
+/// How the tree ends.
+pub(crate) const ENDS: &str = "How it ends";
+/// What `ps` and `stop` know it by.
+pub(crate) const FOUND: &str = "How to find it";
+/// Which sessions use the same child.
+pub(crate) const SHARED: &str = "Who shares it, and for how long";
+/// Messages of nostray itself.
+const SAYS: &str = "What nostray says";
+
 /// No stray processes.
 ///
 /// nostray ties a child's whole process tree to the host that started it. However the host ends, nothing of the
@@ -21,7 +31,12 @@ const WIDTH: usize = 110;
 ///     "command": "nostray", "args": ["run", "--", "npx", "-y", "some-server"]
 #[derive(Debug, Parser)]
 #[command(name = "nostray", version, verbatim_doc_comment, max_term_width = WIDTH)]
-#[command(after_help = "Try `nostray demo` to see what it does, and `nostray help COMMAND` for examples.")]
+#[command(help_template = "{about-with-newline}\n{usage-heading} {usage}\n\n{subcommands}{after-help}")]
+#[command(after_help = "\
+Example:
+  nostray run npx -y some-server
+
+`nostray demo` shows what it does; `nostray help COMMAND` has options and examples.")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -58,49 +73,49 @@ pub(crate) enum Command {
 /// With one of the options for a supervised child, nostray reads and writes the JSON-RPC lines between host and child instead,
 /// so that it can start the child again, put it to sleep, or answer for it.
 #[derive(Debug, Args)]
-#[command(after_long_help = RUN_EXAMPLES)]
+#[command(after_help = SHORT_EXAMPLES, after_long_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {
     /// Time from the end of its input to SIGTERM (0s: at once)
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration, help_heading = ENDS)]
     pub(crate) eof_grace: Duration,
 
     /// Time from SIGTERM to SIGKILL (0s: at once)
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration, help_heading = ENDS)]
     pub(crate) term_grace: Duration,
 
     /// End the tree after so long without a byte read or written and no processor time used, by any of its processes
     /// [default: never]
     ///
     /// A host that pings its server moves bytes, so its pings keep the tree alive; --hibernate does not count pings.
-    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration, hide_short_help = true, help_heading = ENDS)]
     pub(crate) idle_timeout: Option<Duration>,
 
     /// End the tree when this process ends, too; may be given several times
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", hide_short_help = true, help_heading = ENDS)]
     pub(crate) die_with: Vec<u32>,
 
     /// Put the tree into a namespace of its own, so that the kernel itself ends it
-    #[arg(long, value_name = "WHAT")]
+    #[arg(long, value_name = "WHAT", hide_short_help = true, help_heading = ENDS)]
     pub(crate) isolate: Option<Isolate>,
 
     /// The session that the child belongs to, by which `ps` and `stop` find it
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "SESSION", help_heading = FOUND)]
     pub(crate) session: Option<String>,
 
     /// Something to find the child by, as NAME=VALUE; may be given several times
-    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label, hide_short_help = true, help_heading = FOUND)]
     pub(crate) labels: Vec<(String, String)>,
 
     /// Do not sweep the trees of pens whose front, spare and guard were all killed
-    #[arg(long)]
+    #[arg(long, hide_short_help = true, help_heading = ENDS)]
     pub(crate) no_sweep: bool,
 
     /// Say on stderr what happens, not only what goes wrong
-    #[arg(short, long)]
+    #[arg(short, long, hide_short_help = true, help_heading = SAYS)]
     pub(crate) verbose: bool,
 
     /// Append what happens to this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true, help_heading = SAYS)]
     pub(crate) log_file: Option<PathBuf>,
 
     #[command(flatten)]
@@ -156,54 +171,70 @@ pub(crate) enum Isolate {
     Pid,
 }
 
+const SHORT_EXAMPLES: &str = "\
+Examples:
+  nostray run npx -y some-server
+  nostray run --respawn --hibernate 10m uvx some-server
+
+All options, each with its reasons: nostray run --help";
+
 const RUN_EXAMPLES: &str = "\
 Examples:
-  nostray run -- npx -y @modelcontextprotocol/server-everything
-      In an agent's configuration: \"command\": \"nostray\",
-      \"args\": [\"run\", \"--\", \"npx\", \"-y\", \"@modelcontextprotocol/server-everything\"]
+  nostray run npx -y @modelcontextprotocol/server-everything
+      In an agent's configuration: \"command\": \"nostray\", \"args\":
+      [\"run\", \"--\", \"npx\", \"-y\",
+      \"@modelcontextprotocol/server-everything\"]
 
-  nostray run --term-grace 30s -- my-database-bridge
-      Give it half a minute to flush after SIGTERM, also if the host kills nostray earlier.
+  nostray run --term-grace 30s my-database-bridge
+      Give it half a minute to flush after SIGTERM, also if the host kills
+      nostray earlier.
 
-  nostray run --idle-timeout 30m -- uvx some-server
+  nostray run --idle-timeout 30m uvx some-server
       End a server that a host has forgotten.
 
-  nostray run --die-with 4242 -- worker
+  nostray run --die-with 4242 worker
       End with process 4242 as well as with the host.
 
-  nostray run --session chat-17 --label task=42 -- some-server
-      `nostray ps --session chat-17` shows it, `nostray stop --session chat-17` ends it.
+  nostray run --session chat-17 --label task=42 some-server
+      `nostray ps --session chat-17` shows it, `nostray stop --session chat-17`
+      ends it.
 
-  nostray run --isolate pid -- untrusted-server
+  nostray run --isolate pid untrusted-server
       The kernel alone guarantees that nothing stays.
 
-  nostray run --ready-line 'listening on' --ready-timeout 2m -- some-server
-      `nostray ps` shows it as starting until its stderr has such a line. Without one after two minutes, it is ended.
+  nostray run --ready-line 'listening on' --ready-timeout 2m some-server
+      `nostray ps` shows it as starting until its stderr has such a line.
+      Without one after two minutes, it is ended.
 
-  nostray run --ready-port 8080 -- some-server
+  nostray run --ready-port 8080 some-server
       Ready when it listens there, itself or by a process that it has started.
 
-  nostray run --ready-cmd 'curl -fs localhost:8080/health' -- some-server
+  nostray run --ready-cmd 'curl -fs localhost:8080/health' some-server
       Ready when the command succeeds.
 
-  nostray run --respawn -- npx -y some-server
+  nostray run --respawn npx -y some-server
       A server that crashes comes back, and the host's session goes on.
 
-  nostray run --respawn --hibernate 10m --max-memory 500M -- uvx some-server
-      It sleeps when there are no calls, and is restarted when it uses too much memory.
+  nostray run --respawn --hibernate 10m --max-memory 500M uvx some-server
+      It sleeps when there are no calls, and is restarted when it uses too much
+      memory.
 
-  nostray run --slot memory --if-taken replace -- uvx memory-server
-      One at a time: the holder is asked to end, and this child starts when nothing is left of the holder's tree.
+  nostray run --slot memory --if-taken replace uvx memory-server
+      One at a time: the holder is asked to end, and this child starts when
+      nothing is left of the holder's tree.
 
-  nostray run --warm -- npx -y some-server && nostray run --lazy -- npx -y some-server
+  nostray run --warm npx -y some-server && nostray run --lazy npx -y some-server
       Started for the first call, not with the host.
 
-  nostray run --protocol jsonrpc --respawn --replay session.open=session.close@params.sessionId -- memory-bridge
-      Any JSON-RPC 2.0 over lines; every new child is told again which sessions are open.
+  nostray run --protocol jsonrpc --respawn \\
+      --replay session.open=session.close@params.sessionId memory-bridge
+      Any JSON-RPC 2.0 over lines; every new child is told again which sessions
+      are open.
 
 Exit codes:
-  The command's own; 128+n if signal n ended it; 127 if it was not found; 126 if it could not be executed;
-  125 if nostray itself failed; 75 if the slot was taken, and nothing was started.";
+  The command's own; 128+n if signal n ended it; 127 if it was not found; 126
+  if it could not be executed; 125 if nostray itself failed; 75 if the slot was
+  taken, and nothing was started.";
 
 /// Print a completion script for a shell
 #[derive(Debug, Args)]

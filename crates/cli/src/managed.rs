@@ -9,12 +9,15 @@ use nostray_supervise::{Backoff, ChildConfig, MAX_FAILURES, Options, Policy, Rat
 
 use crate::args::positive_duration;
 
+/// The heading of these options.
+pub(crate) const KEPT: &str = "How it is kept: restarts, sleep, limits (for JSON-RPC lines on stdin and stdout)";
+
 /// The default of --max-line.
 const MAX_LINE: u64 = 64 << 20;
 
 /// With any of these, nostray reads and writes the JSON-RPC lines between host and child.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Options for a supervised child (JSON-RPC lines on stdin and stdout)")]
+#[command(next_help_heading = KEPT)]
 pub(crate) struct ManagedArgs {
     /// Restart the child when it crashes; the host's session goes on
     ///
@@ -29,13 +32,13 @@ pub(crate) struct ManagedArgs {
     pub(crate) respawn: bool,
 
     /// The first pause before a start after a crash, and the longest one [default: 250ms..30s]
-    #[arg(long, value_name = "TIME..TIME")]
+    #[arg(long, value_name = "TIME..TIME", hide_short_help = true)]
     pub(crate) backoff: Option<Backoff>,
 
     /// After so many crashes in so long, answer calls with the cause [default: 5/1m]
     ///
     /// After as long again, the next call starts the child once more. Crashes are forgotten when a child has run well for 30 seconds.
-    #[arg(long, value_name = "N/TIME")]
+    #[arg(long, value_name = "N/TIME", hide_short_help = true)]
     pub(crate) max_failures: Option<Rate>,
 
     /// End the child after so long with nothing in flight, and start it again for the next call [default: never]
@@ -53,13 +56,13 @@ pub(crate) struct ManagedArgs {
     /// The answers of an earlier run of the very same command (program, arguments, directory) are kept in ~/.cache/nostray. They are
     /// checked at each real start, and the host is told if something has changed. Without an earlier run, or for a host that
     /// speaks another version, the child is started as usual.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) lazy: bool,
 
     /// Ask the child now for what --lazy needs to know, and exit
     ///
     /// Starts the command once for each version of the protocol that hosts speak, asks for its lists, and ends it.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) warm: bool,
 
     /// Restart the child when its tree uses more memory than this: with nothing in flight, or at once at twice as much
@@ -70,24 +73,24 @@ pub(crate) struct ManagedArgs {
     pub(crate) max_memory: Option<u64>,
 
     /// Restart the child when it is older than this and nothing is in flight
-    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration, hide_short_help = true)]
     pub(crate) max_age: Option<Duration>,
 
     /// A start that takes longer is a crash [default: never]
     ///
     /// A start ends with the child's first answer. There is no limit unless you set one: a slow start is not a crash.
-    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration, hide_short_help = true)]
     pub(crate) start_timeout: Option<Duration>,
 
     /// Answer a call that takes longer with an error, and cancel it [default: never]
     ///
     /// The child lives on; an answer that comes later is dropped. The time counts from when the host makes the call, also
     /// while the child is starting. The handshake itself is not limited: see --start-timeout.
-    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration, hide_short_help = true)]
     pub(crate) call_timeout: Option<Duration>,
 
     /// The protocol between host and child [default: mcp]
-    #[arg(long, value_name = "WHAT")]
+    #[arg(long, value_name = "WHAT", hide_short_help = true)]
     pub(crate) protocol: Option<Protocol>,
 
     /// Send every new child again what the host has sent with this method; may be given several times
@@ -95,13 +98,13 @@ pub(crate) struct ManagedArgs {
     /// With session.open=session.close@params.sessionId, a new child gets one message for each open session: the last session.open with
     /// that value at params.sessionId, unless a session.close with the same value followed. At most 1024 can be open at a time. The
     /// next session.open is answered with an error.
-    #[arg(long, value_name = "OPEN[=CLOSE@PATH]")]
+    #[arg(long, value_name = "OPEN[=CLOSE@PATH]", hide_short_help = true)]
     pub(crate) replay: Vec<Replay>,
 
     /// The longest line that is passed on [default: 64M]
     ///
     /// A longer line is skipped. If it was a request or an answer, the caller gets an error.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true)]
     pub(crate) max_line: Option<u64>,
 
     /// Ask the child itself, and remember what it says

@@ -12,7 +12,7 @@ use crate::args::positive_duration;
 
 /// At most one definition of ready. It matters to `ps`, to the journal, and to a caller that waits for the child's slot.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "When the child is ready")]
+#[command(next_help_heading = "When it is ready")]
 #[group(skip)]
 pub(crate) struct ReadyArgs {
     /// Ready when a line on its stderr matches this regular expression
@@ -27,35 +27,35 @@ pub(crate) struct ReadyArgs {
     ///
     /// nostray does not connect to it. A process outside the tree that listens on the same port does not count. HOST is localhost or an address, like
     /// 127.0.0.1 or [::1].
-    #[arg(long, value_name = "PORT", group = "definition")]
+    #[arg(long, value_name = "PORT", group = "definition", hide_short_help = true)]
     pub(crate) ready_port: Option<Port>,
 
     /// Ready when this file is there
     ///
     /// A file from before the start does not count until it is written again. A relative path is relative to the child's
     /// directory.
-    #[arg(long, value_name = "PATH", group = "definition")]
+    #[arg(long, value_name = "PATH", group = "definition", hide_short_help = true)]
     pub(crate) ready_file: Option<PathBuf>,
 
     /// Ready when this command succeeds
     ///
     /// `sh -c` runs it in the child's directory, again and again until it exits with 0; one run at a time, and each for ten seconds at
     /// most. It is contained like the child.
-    #[arg(long, value_name = "CMD", group = "definition")]
+    #[arg(long, value_name = "CMD", group = "definition", hide_short_help = true)]
     pub(crate) ready_cmd: Option<OsString>,
 
     /// Ready when it says so, as a service says so to systemd
     ///
     /// NOTIFY_SOCKET in its environment names a socket of nostray's, which understands READY=1, STOPPING=1, STATUS=... (for `ps`),
     /// and EXTEND_TIMEOUT_USEC=... (more time to be ready, or to end). Only messages from the same user count.
-    #[arg(long, group = "definition")]
+    #[arg(long, group = "definition", hide_short_help = true)]
     pub(crate) ready_notify: bool,
 
     /// End the child if it is not ready by then [default: never]
     ///
     /// The child gets its graces. For a supervised child this counts as a crash; without one of the definitions above, it is the same as
     /// --start-timeout there.
-    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration, hide_short_help = true)]
     pub(crate) ready_timeout: Option<Duration>,
 }
 

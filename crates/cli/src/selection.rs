@@ -9,7 +9,7 @@ use crate::which::unknown_session;
 #[derive(Debug, Args, Default, Clone)]
 pub(crate) struct Selection {
     /// Only children of this session
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "SESSION")]
     pub(crate) session: Option<String>,
 
     /// Only children with this label; may be given several times

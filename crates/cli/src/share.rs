@@ -11,13 +11,23 @@ use nostray_supervise::wire::{Attach, ChildSettings, DaemonSettings, OsText, Rev
 use nostray_sys::descriptors::{stdin_has_something_to_say, write_to_stderr_at_once};
 use nostray_terminal::ExitCode;
 
-use crate::args::{Isolate, duration, label};
+use crate::args::{ENDS, FOUND, Isolate, SHARED, duration, label};
 use crate::managed::{self, ManagedArgs};
 
 /// How long stdin may be open and silent before this counts as a session. A host that probes a command (`node --version`) closes
 /// stdin at once; a host with a session writes at once. A host that does neither may wait for the child to speak first, so it gets a session
 /// after this time.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The heading of options about what the child asks.
+const ASKED: &str = "Which session gets what the child asks";
+
+const SHORT_EXAMPLES: &str = "\
+Examples:
+  nostray share npx -y some-server
+  nostray share --key memory uvx memory-server
+
+All options, each with its reasons: nostray share --help";
 
 /// Share one child between all sessions with the same key
 ///
@@ -33,85 +43,85 @@ const FIRST_BYTE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Host and child must speak JSON-RPC lines, as MCP servers do over stdio. If stdin is a terminal, or ends before a first message (`nostray
 /// share -- node --version </dev/null`), there is no session, and the command runs as with `nostray run`.
 #[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_help = SHORT_EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct ShareArgs {
     /// Share by this name, instead of by command, arguments, directory and environment
     ///
     /// The same name with another command is refused.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = SHARED)]
     pub(crate) key: Option<String>,
 
     /// Of the environment, only these variables decide which sessions share a child; none with an empty list
     ///
     /// By default all do, except variables that name a session, a terminal, a window or a login (CLAUDE_CODE_SESSION_ID, OPENCODE_PID,
     /// XDG_SESSION_ID, TMUX_PANE, SSH_TTY, WINDOWID, PWD and the like). The child has the environment of the session that came first.
-    #[arg(long, value_name = "A,B", value_delimiter = ',', conflicts_with = "key")]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', conflicts_with = "key", help_heading = SHARED)]
     pub(crate) share_env: Option<Vec<String>>,
 
     /// Share with sessions of other directories, too: the server does not care where it runs
     ///
     /// The child runs in the directory of the session that came first.
-    #[arg(long, conflicts_with = "key")]
+    #[arg(long, conflicts_with = "key", help_heading = SHARED)]
     pub(crate) any_dir: bool,
 
     /// How long the child is kept after the last session has ended (0s: not at all)
     ///
     /// A child that is still starting is kept until its first answer, and for this long after it. So a host that times out and tries
     /// again finds the same start. That wait ends after --start-timeout, or two minutes.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, help_heading = SHARED)]
     pub(crate) linger: Duration,
 
     /// Fail if the child cannot be shared, instead of starting one for this session alone
-    #[arg(long)]
+    #[arg(long, hide_short_help = true, help_heading = SHARED)]
     pub(crate) require_share: bool,
 
     /// End the sessions when the child ends by itself, or with the process that keeps it [default with --protocol jsonrpc]
-    #[arg(long, conflicts_with_all = ["respawn", "backoff", "max_failures"])]
+    #[arg(long, conflicts_with_all = ["respawn", "backoff", "max_failures"], hide_short_help = true, help_heading = crate::managed::KEPT)]
     pub(crate) no_respawn: bool,
 
     /// Which session gets a request of the child if it is not certain which one it belongs to
     ///
     /// Certain is the session that --route-by names, the only session, or the only session with a call in flight. After a restart of
     /// a child with --protocol jsonrpc, the last two count only when every session is back.
-    #[arg(long, value_name = "WHOM", default_value = "certain")]
+    #[arg(long, value_name = "WHOM", default_value = "certain", hide_short_help = true, help_heading = ASKED)]
     pub(crate) reverse: Reverse,
 
     /// With --protocol jsonrpc: the members of a message that name its session, like params.sessionId,params.payload.sessionId
     ///
     /// A request or notification of the child goes to the session that was the first to use the same value, under any of these paths. If
     /// a message has several, the first path that names a session decides. `nostray log` says if no path ever did.
-    #[arg(long, value_name = "PATH,PATH", value_delimiter = ',', value_parser = path)]
+    #[arg(long, value_name = "PATH,PATH", value_delimiter = ',', value_parser = path, hide_short_help = true, help_heading = ASKED)]
     pub(crate) route_by: Vec<Path>,
 
     /// Time from the end of its input to SIGTERM (0s: at once)
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration, hide_short_help = true, help_heading = ENDS)]
     pub(crate) eof_grace: Duration,
 
     /// Time from SIGTERM to SIGKILL (0s: at once)
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration, hide_short_help = true, help_heading = ENDS)]
     pub(crate) term_grace: Duration,
 
     /// End the session when this process ends, too; may be given several times
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", hide_short_help = true, help_heading = ENDS)]
     pub(crate) die_with: Vec<u32>,
 
     /// Put the child's tree into a namespace of its own, so that the kernel itself ends it
-    #[arg(long, value_name = "WHAT")]
+    #[arg(long, value_name = "WHAT", hide_short_help = true, help_heading = ENDS)]
     pub(crate) isolate: Option<Isolate>,
 
     /// The name of this session, by which `ps` and `stop` find it [default: what the host says in its environment, like
     /// CLAUDE_CODE_SESSION_ID]
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "SESSION", help_heading = FOUND)]
     pub(crate) session: Option<String>,
 
     /// Something to find this session by, as NAME=VALUE; may be given several times
-    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label, hide_short_help = true, help_heading = FOUND)]
     pub(crate) labels: Vec<(String, String)>,
 
     #[command(flatten)]
     pub(crate) managed: ManagedArgs,
 
-    /// The command and its arguments, behind `--`
+    /// The command and its arguments; options of nostray stand before it
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD", value_hint = clap::ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
 
@@ -148,34 +158,41 @@ fn path(text: &str) -> Result<Path, String> {
 
 const EXAMPLES: &str = "\
 Examples:
-  nostray share -- npx -y @modelcontextprotocol/server-everything
+  nostray share npx -y @modelcontextprotocol/server-everything
       In place of `run` in an agent's configuration: five sessions, one server.
 
-  nostray share --key memory -- uvx memory-server
+  nostray share --key memory uvx memory-server
       One server for all directories and environments.
 
-  nostray share --share-env API_KEY,REGION -- some-server
-      Sessions with the same key and region share a server, whatever else is in their environment.
+  nostray share --share-env API_KEY,REGION some-server
+      Sessions with the same key and region share a server, whatever else is in
+      their environment.
 
-  nostray share --any-dir -- some-server
+  nostray share --any-dir some-server
       Sessions of all directories share a server.
 
-  nostray share --hibernate 10m --max-memory 500M -- uvx some-server
-      It sleeps when there are no calls, and is restarted when it uses too much memory.
+  nostray share --hibernate 10m --max-memory 500M uvx some-server
+      It sleeps when there are no calls, and is restarted when it uses too much
+      memory.
 
-  nostray share --protocol jsonrpc --route-by params.sessionId -- memory-bridge
-      A bridge that is no MCP server, with sessions of its own. If it crashes, the hosts reconnect.
+  nostray share --protocol jsonrpc --route-by params.sessionId memory-bridge
+      A bridge that is no MCP server, with sessions of its own. If it crashes,
+      the hosts reconnect.
 
-  nostray share --protocol jsonrpc --respawn --replay session.open=session.close@params.sessionId -- memory-bridge
-      The same for hosts that do not reconnect: the next bridge is told which sessions are open.
+  nostray share --protocol jsonrpc --respawn \\
+      --replay session.open=session.close@params.sessionId memory-bridge
+      The same for hosts that do not reconnect: the next bridge is told which
+      sessions are open.
 
   nostray ps; nostray restart memory; nostray broker status
       Who holds what; restart a child; the state of the background process.
 
 Exit codes:
-  0 when the session's input has ended; 128+n if signal n ended it; the child's own if it ended for good (--no-respawn,
-  --protocol jsonrpc without --respawn, or `nostray stop`); 127 or 126 if its program cannot be executed; 125 if nostray itself failed, --require-share could not be met, or
-  the process that kept the child was killed and the session ends with its child.";
+  0 when the session's input has ended; 128+n if signal n ended it; the child's
+  own if it ended for good (--no-respawn, --protocol jsonrpc without --respawn,
+  or `nostray stop`); 127 or 126 if its program cannot be executed; 125 if
+  nostray itself failed, --require-share could not be met, or the process that
+  kept the child was killed and the session ends with its child.";
 
 pub(crate) fn run(args: ShareArgs) -> ExitCode {
     if args.managed.warm {

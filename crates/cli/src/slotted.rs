@@ -19,7 +19,7 @@ const LINGER: Duration = Duration::from_secs(10);
 
 /// A name that at most one live tree holds.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Options for one live owner of a name")]
+#[command(next_help_heading = "One live owner for a name")]
 pub(crate) struct SlotArgs {
     /// Hold this name, which no other tree can hold until nothing is left of the child's tree
     ///
@@ -34,12 +34,12 @@ pub(crate) struct SlotArgs {
     pub(crate) if_taken: Option<IfTaken>,
 
     /// Wait no longer than this for the slot, then exit with 75 [default: for ever]
-    #[arg(long, value_name = "TIME", requires = "slot", value_parser = positive_duration)]
+    #[arg(long, value_name = "TIME", requires = "slot", value_parser = positive_duration, hide_short_help = true)]
     pub(crate) wait_timeout: Option<Duration>,
 
     /// With --if-taken replace: only wait if the slot changed hands more often than this, whether or not its holders were ready
     /// [default: 3/1m]
-    #[arg(long, value_name = "N/TIME", requires = "slot")]
+    #[arg(long, value_name = "N/TIME", requires = "slot", hide_short_help = true)]
     pub(crate) max_handovers: Option<Rate>,
 }
 
