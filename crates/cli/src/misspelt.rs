@@ -42,7 +42,7 @@ pub(crate) fn complaint(words: &[OsString], similar: &[String]) -> String {
         (None, Some(similar)) => format!("a similar command: {}", line(similar, rest)),
         (None, None) => format!("if it is a program to run under nostray: {}", line("run", &words[1..])),
     };
-    format!("there is no command '{word}'\n  {next}\n\n`nostray help` lists the commands.\n")
+    format!("there is no command '{word}'\n  {next}\n\n`nostray --help` lists the commands.\n")
 }
 
 /// Whether this is a program: a path, or a name in the PATH.

@@ -72,11 +72,10 @@ fn what_is_wrong_with_an_option_is_said_with_an_example() {
 #[test]
 fn help_manual_and_completions_have_all_of_them() {
     let help = text(&call(&["run", "--help"]).stdout);
-    let short = text(&call(&["run", "-h"]).stdout);
     let page = text(&call(&["man", "run"]).stdout).replace("\\-", "-");
     let script = text(&call(&["completions", "bash"]).stdout);
     for option in OPTIONS {
-        for (what, whole) in [("help", &help), ("-h", &short), ("man", &page), ("completions", &script)] {
+        for (what, whole) in [("help", &help), ("man", &page), ("completions", &script)] {
             assert!(whole.contains(&format!("--{option}")), "--{option} is not in {what}");
         }
     }

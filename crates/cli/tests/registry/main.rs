@@ -4,3 +4,4 @@ mod operators;
 mod records;
 mod sweep;
 mod sweep_apart;
+mod which;

@@ -1,10 +1,12 @@
 //! `nostray run` around one child that is not managed: what the host sees of it, and that nothing is left whatever ends first.
 
+mod completions;
 mod containment;
 mod demo;
 mod die_with;
 mod exit_codes;
 mod fidelity;
+mod first_command;
 mod frozen;
 mod graces;
 mod groups;

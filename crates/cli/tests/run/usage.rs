@@ -13,9 +13,10 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "run",
     "share",
+    "hold",
     "ps",
     "stop",
     "restart",
@@ -37,6 +38,37 @@ fn every_command_has_a_help_text_with_examples() {
         let output = call(&[command, "--help"]);
         assert!(output.status.success());
         assert!(text(&output.stdout).contains("Examples:\n  nostray "), "{command} has no examples");
+    }
+}
+
+/// `-h` is for a glance: a screen of 24 lines, with an example.
+#[test]
+fn the_short_help_fits_a_screen_and_has_an_example() {
+    for words in std::iter::once(&["-h"][..])
+        .chain(COMMANDS.iter().map(|command| [*command, "-h"]).collect::<Vec<_>>().iter().map(|words| &words[..]))
+    {
+        let output = Command::new(nostray()).args(words).env("COLUMNS", "80").output().expect("run");
+        let help = text(&output.stdout);
+        assert!(help.lines().count() <= 24, "{words:?} has {} lines:\n{help}", help.lines().count());
+        assert!(help.lines().all(|line| line.chars().count() <= 80), "{words:?}:\n{help}");
+        assert!(help.contains("\n  nostray "), "{words:?} has no example:\n{help}");
+    }
+}
+
+/// Options are grouped by what a user wants, and internal commands and options are nowhere.
+#[test]
+fn the_long_help_is_grouped_and_keeps_internals_to_itself() {
+    let help = text(&call(&["run", "--help"]).stdout);
+    for heading in
+        ["How it ends:", "How to find it:", "When it is ready:", "One live owner for a name:", "How it is kept"]
+    {
+        assert!(help.contains(&format!("\n{heading}")), "{heading} is not in:\n{help}");
+    }
+    let everything = text(&call(&["--help"]).stdout) + &text(&call(&["broker", "--help"]).stdout) + &help;
+    let pages =
+        text(&call(&["man"]).stdout) + &text(&call(&["man", "broker"]).stdout) + &text(&call(&["man", "run"]).stdout);
+    for internal in ["steward", "serve", "--remember", "  complete ", "nostray\\-complete"] {
+        assert!(!everything.contains(internal) && !pages.contains(internal), "{internal}");
     }
 }
 
@@ -68,10 +100,29 @@ fn every_shell_gets_its_completions() {
 #[test]
 fn the_manual_has_a_page_for_each_command() {
     let page = text(&call(&["man"]).stdout);
-    assert!(page.contains(".TH nostray 1"), "{page}");
+    assert!(page.contains(".TH NOSTRAY 1"), "{page}");
     let page = text(&call(&["man", "run"]).stdout);
-    assert!(page.contains(".TH nostray\\-run 1") || page.contains(".TH nostray-run 1"), "{page}");
+    assert!(page.contains(".TH NOSTRAY\\-RUN 1") || page.contains(".TH NOSTRAY-RUN 1"), "{page}");
     assert!(page.contains("idle") && page.contains("125"), "{page}");
+    assert!(
+        page.contains(".SH \"EXAMPLES\"") && page.contains(".SH \"EXIT STATUS\"") && !page.contains("EXTRA"),
+        "{page}"
+    );
+    let folder = Folder::new("man");
+    let output = call(&["man", "--dir", folder.path().to_str().expect("text")]);
+    assert!(output.status.success(), "{output:?}");
+    for name in ["nostray", "nostray-run", "nostray-slot-list", "nostray-broker-stop"] {
+        let page = std::fs::read_to_string(folder.path().join(format!("{name}.1"))).expect(name);
+        assert!(page.contains(".SH NAME") && page.contains(".SH SYNOPSIS"), "{name}:\n{page}");
+    }
+    let names: Vec<_> =
+        std::fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("a page").file_name()).collect();
+    assert!(
+        !names
+            .iter()
+            .any(|name| name.to_string_lossy().contains("steward") || name.to_string_lossy().contains("help")),
+        "{names:?}"
+    );
     let wrong = call(&["man", "nothing"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(text(&wrong.stderr).contains("nostray help"));
