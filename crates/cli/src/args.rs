@@ -382,6 +382,18 @@ mod tests {
         command().debug_assert();
     }
 
+    /// clap wraps what is wider than the terminal, also a text that has line ends of its own.
+    #[test]
+    fn no_text_is_wrapped_twice() {
+        fn too_wide(command: &clap::Command) -> Vec<String> {
+            let after = command.get_after_help().into_iter().chain(command.get_after_long_help());
+            let lines = after.map(ToString::to_string).collect::<Vec<_>>().join("\n");
+            let wide = lines.lines().filter(|line| line.chars().count() > 80).map(|line| format!("{}: {line}", command.get_name()));
+            wide.chain(command.get_subcommands().flat_map(too_wide)).collect()
+        }
+        assert_eq!(too_wide(&command()), Vec::<String>::new());
+    }
+
     /// A command's help text does not depend on the short cut.
     #[test]
     fn the_short_cut_is_the_same_command() {

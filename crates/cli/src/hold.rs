@@ -127,7 +127,7 @@ Examples:
       A crashed server comes back. `nostray ps` shows it as starting until it
       listens.
 
-  nostray hold --key dashboard --linger 0s --die-with 4711 ./dashboard </dev/null
+  nostray hold --key board --linger 0s --die-with 4711 ./dashboard </dev/null
       From a script: held until process 4711 ends, or the script does.
 
   nostray ps --tree; nostray restart viewer; nostray stop --session chat-17

@@ -26,9 +26,11 @@ Examples:
   nostray sweep --json
   nostray sweep --forget k7f39q2x
 
-JSON: {\"version\": 1, \"swept\": [{\"id\", \"command\", \"outcome\", \"left\", \"survivors\": [{\"pid\", \"command\",
-\"evidence\"}], \"candidates\": [the same]}]}; outcome is one of active, asked, clean, survivors, unproved, frozen, unreadable,
-elsewhere.")]
+The object that --json prints:
+  version      1
+  swept        a list of id, command, outcome (active, asked, clean, survivors,
+               unproved, frozen, unreadable, elsewhere), left, survivors (a list
+               of pid, command, evidence), candidates (the same)")]
 pub(crate) struct Args {
     /// Only look
     #[arg(short = 'n', long)]

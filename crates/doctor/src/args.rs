@@ -40,21 +40,29 @@ Examples:
   nostray doctor --kill --yes --pid 4242
       End process 4242, if it is a stray for certain, and no other process.
 
-  nostray doctor --json | jq '.strays[] | select(.confidence == \"certain\") | .pid'
+  nostray doctor --json | jq '.strays[].pid'
       For scripts.
 
 Exit codes:
-  0 if all is fine; 1 if there are certain strays, servers that are not wrapped, or problems; 2 if doctor itself failed.
+  0 if all is fine; 1 if there are certain strays, servers that are not
+  wrapped, or problems; 2 if doctor itself failed, or there is no such process.
   With --kill, strays that were ended do not count.
 
 The object that --json prints:
   version      1
   fine         true if the exit code is 0
-  machine      kernel; tier (\"cgroup\", \"subreaper\" or \"none\"); checks: a list of name, ok, detail, advice
-  directories  a list of path, purpose (\"runtime\" or \"state\"), state (\"ok\", \"absent\" or \"bad\"), detail, advice
-  strays       a list of pid, start (ticks since boot), parent, parent_name, command (a list), age_seconds, memory_bytes,
-               confidence (\"certain\" or \"maybe\"), evidence, remedy, and with --kill outcome (\"ended\", \"killed\",
-               \"declined\", \"gone\", \"spared\" or \"failed\")
-  configs      a list of host, path, error (of a file that cannot be used), servers: a list of name, project, state
-               (\"wrapped\", \"unwrapped\" or \"disabled\"), command (a list), replacement (command, args, text)
-  What is not known is null. Environments are never shown, and arguments that look like secrets are shown as ***.";
+  machine      kernel; tier (\"cgroup\", \"subreaper\" or \"none\"); checks: a list
+               of name, ok, detail, advice
+  directories  a list of path, purpose (\"runtime\" or \"state\"), state (\"ok\",
+               \"absent\" or \"bad\"), detail, advice
+  strays       a list of pid, start (ticks since boot), parent, parent_name,
+               command (a list), age_seconds, memory_bytes, confidence
+               (\"certain\" or \"maybe\"), evidence, remedy, and with --kill
+               outcome (\"ended\", \"killed\", \"declined\", \"gone\", \"spared\" or
+               \"failed\")
+  configs      a list of host, path, error (of a file that cannot be used),
+               servers: a list of name, project, state (\"wrapped\",
+               \"unwrapped\" or \"disabled\"), command (a list), replacement
+               (command, args, text)
+  What is not known is null. Environments are never shown, and arguments that
+  look like secrets are shown as ***.";
