@@ -214,7 +214,9 @@ impl Found {
     #[must_use]
     pub fn by_pid(pid: Pid) -> Option<Self> {
         let stat = Stat::of(pid)?;
-        Some(Self { command: nostray_sys::proc::describe(pid), stat })
+        // The whole command line: a test looks for paths in it, whose length depends on TMPDIR.
+        let words = nostray_sys::proc::command_of(pid);
+        Some(Self { command: if words.is_empty() { stat.name.clone() } else { words.join(" ") }, stat })
     }
 
     /// Whether it lives, and is not a zombie.
