@@ -60,20 +60,20 @@ pub struct Own {
 
 /// Finds nostray's processes by the names that they set. A newly forked sweeper has its parent's name for a moment, so look again.
 pub fn own_processes(scene: &Scene) -> Own {
-    let mut everybody = Vec::new();
+    let mut processes = Vec::new();
     let named = |all: &[Found], name: &str| {
         let mut found = all.iter().filter(|found| found.stat.name == name);
         found.next().filter(|_| found.next().is_none()).cloned()
     };
     let mut own = None;
     comes_true(PATIENCE, &mut || {
-        everybody = scene.processes();
-        let all = ["nostray", "nostray-spare", "nostray-guard"].map(|name| named(&everybody, name));
+        processes = scene.processes();
+        let all = ["nostray", "nostray-spare", "nostray-guard"].map(|name| named(&processes, name));
         own =
             if let [Some(front), Some(spare), Some(guard)] = all { Some(Own { front, spare, guard }) } else { None };
         own.is_some()
     });
-    own.unwrap_or_else(|| panic!("not one of each among {everybody:#?}"))
+    own.unwrap_or_else(|| panic!("not exactly one front, spare and guard among {processes:#?}"))
 }
 
 /// Waits until the guard is on record. A child may start before that; if a test then kills all of nostray's processes, no sweeper

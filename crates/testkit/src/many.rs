@@ -150,11 +150,11 @@ impl Many {
         for mut caller in callers {
             assert_eq!(caller.code(), 0, "{}", caller.errors());
         }
-        self.expect_nobody();
+        self.expect_no_process();
     }
 
     /// Waits until no process is left: no session, no child, and no broker after a request to leave.
-    pub fn expect_nobody(&self) {
+    pub fn expect_no_process(&self) {
         wait_until("only the broker is left", || {
             self.stage.scene.processes().iter().all(|found| found.stat.name == "nostray-broker")
         });

@@ -151,7 +151,7 @@ impl Stage {
         self.scene.expect_empty();
         assert_eq!(self.lives().len(), lives, "{:#?}\n{}", self.lives(), self.journal());
         let again = comes_true(watch, &mut || self.lives().len() > lives || !self.scene.processes().is_empty());
-        assert!(!again, "somebody came back: {:#?}\n{}", self.scene.processes(), self.journal());
+        assert!(!again, "a process came back: {:#?}\n{}", self.scene.processes(), self.journal());
         self.expect_never_two();
     }
 

@@ -362,7 +362,7 @@ impl Caller {
         self.send(&message);
     }
 
-    /// The next line as it came, whatever it is.
+    /// The next line as it came, also if it is no message.
     pub fn next_line(&mut self) -> Vec<u8> {
         self.line_within(PATIENCE).expect("nostray said nothing more")
     }

@@ -35,7 +35,7 @@ fn complaints_of(process: &mut Child) -> String {
     complaints
 }
 
-fn expect_nobody(scene: &Scene) {
+fn expect_no_process(scene: &Scene) {
     // At once: a demo that has ended has seen that nobody is left.
     let left = scene.processes();
     assert!(left.is_empty(), "left behind: {left:#?}");
@@ -84,7 +84,7 @@ fn it_names_survivors_without_nostray_and_none_with_it() {
         let scene = Scene::new(user);
         let mut process = demo(&scene, &["--fast"]).spawn().expect("start the demo");
         let status = end_of(&mut process);
-        expect_nobody(&scene);
+        expect_no_process(&scene);
         let mut said = String::new();
         process.stdout.take().expect("piped").read_to_string(&mut said).expect("read");
         assert_eq!((status.code(), complaints_of(&mut process).as_str()), (Some(0), ""), "{user:?}: {said}");
@@ -114,7 +114,7 @@ fn a_signal_ends_it_in_every_moment_and_nothing_is_left() {
         at_every_moment(|scene, mut process, _says| {
             send(&process, signal);
             assert_eq!(end_of(&mut process).code(), Some(128 + signal.as_raw()));
-            expect_nobody(scene);
+            expect_no_process(scene);
         });
     }
 }
@@ -133,7 +133,7 @@ fn it_ends_when_nobody_reads_any_more_and_nothing_is_left() {
     at_every_moment(|scene, mut process, says| {
         drop(says);
         assert_eq!(end_of(&mut process).code(), Some(128 + Signal::PIPE.as_raw()));
-        expect_nobody(scene);
+        expect_no_process(scene);
         assert_eq!(complaints_of(&mut process), "");
     });
 }
@@ -144,7 +144,7 @@ fn it_needs_no_open_files() {
     let mut shell = scene.command("sh".as_ref());
     shell.args(["-c", "exec \"$@\" <&- >&- 2>&-", "sh", env!("CARGO_BIN_EXE_nostray"), "demo", "--fast"]);
     assert_eq!(end_of(&mut shell.spawn().expect("start a shell")).code(), Some(0));
-    expect_nobody(&scene);
+    expect_no_process(&scene);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn somebody_elses_children_are_neither_counted_nor_ended() {
     says.read_line(&mut number).expect("read");
     let stranger = Found::by_pid(pid(number.trim().parse().expect("a number"))).expect("just started");
     assert_eq!(end_of(&mut process).code(), Some(0));
-    expect_nobody(&scene);
+    expect_no_process(&scene);
     assert!(stranger.is_alive(), "a stranger was ended");
     stranger.send(Signal::KILL);
 }
@@ -172,7 +172,7 @@ fn it_shows_the_same_inside_of_a_pen() {
     let mut command = scene.command(nostray.as_ref());
     command.args(["run", "--", nostray, "demo", "--fast"]).stdin(Stdio::null()).stdout(Stdio::null());
     assert_eq!(end_of(&mut command.spawn().expect("start a pen")).code(), Some(0));
-    expect_nobody(&scene);
+    expect_no_process(&scene);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn it_goes_on_when_its_file_is_replaced() {
     says.read_line(&mut String::new()).expect("read");
     std::fs::remove_file(&program).expect("remove it");
     assert_eq!(end_of(&mut process).code(), Some(0));
-    expect_nobody(&scene);
+    expect_no_process(&scene);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn its_actors_do_not_play_alone() {
     let output = demo(&scene, &["--actor", "daemon"]).output().expect("start an actor");
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("nostray demo"));
-    expect_nobody(&scene);
+    expect_no_process(&scene);
 }
 
 fn send(process: &Child, signal: Signal) {

@@ -199,7 +199,7 @@ fn a_question_with_nobody_left_to_answer_is_answered_with_an_error() {
     second.result("session.open", json!({ "sessionId": "b" }));
     assert_eq!(second.pid(), pid, "it was kept for whoever comes back");
     assert!(many.nostray(&["stop", "--all"]).status.success());
-    many.expect_nobody();
+    many.expect_no_process();
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn without_a_place_for_a_broker_a_session_has_a_child_of_its_own_and_one_warning
         } else {
             expect_alone(caller);
         }
-        many.expect_nobody();
+        many.expect_no_process();
     });
 }
 
@@ -148,7 +148,7 @@ fn a_full_disk_does_not_keep_a_session_from_its_child() {
     // Without room for another file there is none for a broker.
     let folder = Folder::new("full");
     expect_alone(on_a_full_disk(&many, folder.path(), "size=4k,nr_inodes=3"));
-    many.expect_nobody();
+    many.expect_no_process();
 
     // Without room for another byte, a socket and a lock can be had all the same.
     let folder = Folder::new("full");
@@ -158,7 +158,7 @@ fn a_full_disk_does_not_keep_a_session_from_its_child() {
     caller.who();
     caller.close();
     assert_eq!(caller.code(), 0, "{}", caller.errors());
-    many.expect_nobody();
+    many.expect_no_process();
     wait_until("its broker leaves", || brokers_below(folder.path()).is_empty());
 }
 
@@ -263,7 +263,7 @@ fn a_directory_in_the_place_of_the_socket_costs_the_sharing_and_not_the_session(
         } else {
             expect_alone(caller)
         };
-        many.expect_nobody();
+        many.expect_no_process();
         let log = std::fs::read_to_string(socket(&many).with_extension("log")).unwrap_or_default();
         assert!(log.contains("cannot serve"), "it does not say why: {log}");
     });

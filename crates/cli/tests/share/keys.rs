@@ -435,7 +435,7 @@ fn sessions_share_only_with_those_who_say_the_same_of_themselves() {
     assert_eq!(because.iter().filter(|known| **known).count(), 2);
     let stop = many.nostray(&["stop", "--all"]);
     assert!(stop.status.success(), "{stop:?}");
-    many.expect_nobody();
+    many.expect_no_process();
 }
 
 /// Whoever came first had the child that all look for first; when that has ended, the others' is still found.

@@ -111,7 +111,7 @@ fn stopping_a_session_ends_it_alone_and_the_child_goes_with_the_last() {
         other.who();
         assert!(many.nostray(&["stop", "--label", "x=1"]).status.success());
         assert_eq!(other.code(), 0);
-        many.expect_nobody();
+        many.expect_no_process();
         assert_eq!(many.nostray(&["stop", "--session", "s0"]).status.code(), Some(1), "there is nothing to stop");
         let journal = many.stage.journal();
         assert!(journal.contains("let go by"), "{journal}");
@@ -240,7 +240,7 @@ fn a_child_that_has_not_answered_yet_can_be_restarted() {
     wait_until("another one hangs", || many.stage.lives().len() == 4);
     assert!(many.nostray(&["stop", "--all", "--now"]).status.success());
     assert_eq!(hanging.answer(id)["error"]["code"], -32000);
-    many.expect_nobody();
+    many.expect_no_process();
 }
 
 /// What no child has got comes back when the child is ended in order. What is said when all is over already cannot, and is answered
@@ -262,7 +262,7 @@ fn a_call_that_cannot_come_back_any_more_is_answered() {
     assert_eq!(error["code"], -32000);
     assert!(error["message"].as_str().is_some_and(|text| text.contains("SIGKILL")), "{error}");
     assert_eq!(caller.code(), 137, "{}", caller.errors());
-    many.expect_nobody();
+    many.expect_no_process();
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn wait_for_one_viewer(memory: &Memory) -> Found {
 /// Ends what lingers.
 fn end_all(memory: &Memory) {
     assert!(memory.many.nostray(&["stop", "--all"]).status.success());
-    memory.many.expect_nobody();
+    memory.many.expect_no_process();
 }
 
 #[test]

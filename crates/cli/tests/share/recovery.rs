@@ -42,7 +42,7 @@ fn a_host_that_recovers_by_itself_loses_no_turn() {
         assert_eq!(direct, (turns, 0), "{hosts:?}");
         assert_eq!(shared, direct, "{hosts:?}");
         with.expect_no_crossing();
-        with.many.expect_nobody();
+        with.many.expect_no_process();
         without.scene().expect_empty();
     }
 }
@@ -53,7 +53,7 @@ fn with_respawn_the_turns_that_were_open_are_lost() {
     let memory = Memory::new();
     let command = memory.shared(&options(&["--respawn"]));
     assert_eq!(killed_in_mid_turn(&memory, &["a", "b"], &command), (18 - 2 * 3, 2 * 3));
-    memory.many.expect_nobody();
+    memory.many.expect_no_process();
 }
 
 /// An error would be the answer, to a host that was written for a bridge of its own; a closed pipe is what it retries after.
@@ -67,7 +67,7 @@ fn a_call_in_flight_is_not_answered_and_the_host_makes_the_turn_again() {
         let (stored, refused, _) = host.tally();
         assert_eq!((stored, refused), (5 - lost, lost), "{more:?}");
         host.end();
-        memory.many.expect_nobody();
+        memory.many.expect_no_process();
     }
 }
 
@@ -112,7 +112,7 @@ fn after_a_crash_all_hosts_get_one_new_bridge() {
     memory.expect_no_crossing();
     hosts.into_iter().for_each(Host::end);
     assert!(memory.many.nostray(&["stop", "--all"]).status.success());
-    memory.many.expect_nobody();
+    memory.many.expect_no_process();
 }
 
 /// A session that comes while a dead bridge's tree is still being ended waits for the next bridge, and does not end with a bridge that it
@@ -136,7 +136,7 @@ fn a_session_that_comes_while_the_last_tree_ends_gets_the_next_bridge() {
     first.go_on();
     assert_eq!(first.tally().1, 0);
     first.end();
-    memory.many.expect_nobody();
+    memory.many.expect_no_process();
 }
 
 /// A bridge that was ready, and crashes from time to time, costs its host no growing pause.
@@ -168,7 +168,7 @@ fn an_idle_session_ends_with_the_bridge_and_with_its_exit_code() {
         assert!(caller.errors().contains("exited with 3"), "{}", caller.errors());
         assert!(!caller.errors().contains("panicked"), "{}", caller.errors());
     }
-    memory.many.expect_nobody();
+    memory.many.expect_no_process();
     let again = comes_true(Duration::from_millis(300), &mut || memory.many.stage.lives().len() > 1);
     assert!(!again, "it was started without a session");
     wait_until("nothing is on record", || memory.many.pens().is_empty());
