@@ -1,4 +1,4 @@
-//! `nostray demo` tells the truth, and leaves nothing behind, however it ends.
+//! `nostray demo` tells the truth, and leaves no process behind, however it ends.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -8,10 +8,10 @@ use std::time::Duration;
 use badchild::{Folder, Found, Scene, User, pid, publish, wait_until};
 use nostray_sys::Signal;
 
-/// How long what the demo has started may stay when the demo itself had no chance to end it.
-/// (By themselves they would stay for much longer.)
+/// How long the demo's processes may stay when the demo was killed and could not end them. By themselves they would
+/// stay for much longer.
 const A_FEW_SECONDS: Duration = Duration::from_secs(20);
-/// Those of the tree that do not end by themselves.
+/// The processes of the tree that do not end by themselves.
 const BAD: [&str; 4] = ["helper", "setsid", "daemon", "stubborn"];
 
 fn demo(scene: &Scene, options: &[&str]) -> Command {
@@ -36,9 +36,9 @@ fn complaints_of(process: &mut Child) -> String {
 }
 
 fn expect_no_process(scene: &Scene) {
-    // At once: a demo that has ended has seen that nobody is left.
+    // Look at once, without waiting: before it ends, a demo makes sure that no process is left.
     let left = scene.processes();
-    assert!(left.is_empty(), "left behind: {left:#?}");
+    assert!(left.is_empty(), "the demo left processes: {left:#?}");
 }
 
 /// The moments at which a demo is ended: each act, before the host is killed and after.
@@ -49,11 +49,12 @@ const MOMENTS: [[&[&str]; 2]; 4] = [
     [&["With nostray"], &["child", "gone"]],
 ];
 
-/// A demo gives up on what takes longer than its own limits, and twelve at once take long on a busy machine.
+/// One test at a time: a demo gives up when a step exceeds its limit, and twelve demos at once are slow on a busy
+/// machine.
 static FEW: Mutex<()> = Mutex::new(());
 
-/// Starts a demo for each moment, and does something to it when it has come: when one line with all of the first words,
-/// and then one with all of the others has been written.
+/// Starts a demo for each moment, and calls `act` when the moment has come: the demo has written a line with all of the
+/// first words, and then a line with all of the second ones.
 fn at_every_moment(act: impl Fn(&Scene, Child, BufReader<ChildStdout>) + Sync) {
     let _few = FEW.lock().unwrap_or_else(PoisonError::into_inner);
     let one = &|moment: [&[&str]; 2]| {
@@ -79,7 +80,7 @@ fn at_every_moment(act: impl Fn(&Scene, Child, BufReader<ChildStdout>) + Sync) {
 }
 
 #[test]
-fn it_names_survivors_without_nostray_and_none_with_it() {
+fn the_demo_names_survivors_without_nostray_and_none_with_it() {
     for user in User::all() {
         let scene = Scene::new(user);
         let mut process = demo(&scene, &["--fast"]).spawn().expect("start the demo");
@@ -109,7 +110,7 @@ fn it_names_survivors_without_nostray_and_none_with_it() {
 }
 
 #[test]
-fn a_signal_ends_it_in_every_moment_and_nothing_is_left() {
+fn a_signal_ends_the_demo_at_every_moment_and_no_process_is_left() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         at_every_moment(|scene, mut process, _says| {
             send(&process, signal);
@@ -120,7 +121,7 @@ fn a_signal_ends_it_in_every_moment_and_nothing_is_left() {
 }
 
 #[test]
-fn what_it_has_started_ends_even_if_it_is_killed_itself() {
+fn the_demos_processes_end_even_if_the_demo_is_killed() {
     at_every_moment(|scene, mut process, _says| {
         send(&process, Signal::KILL);
         assert_eq!(end_of(&mut process).code(), None);
@@ -129,7 +130,7 @@ fn what_it_has_started_ends_even_if_it_is_killed_itself() {
 }
 
 #[test]
-fn it_ends_when_nobody_reads_any_more_and_nothing_is_left() {
+fn the_demo_ends_when_its_reader_is_gone_and_no_process_is_left() {
     at_every_moment(|scene, mut process, says| {
         drop(says);
         assert_eq!(end_of(&mut process).code(), Some(128 + Signal::PIPE.as_raw()));
@@ -139,7 +140,7 @@ fn it_ends_when_nobody_reads_any_more_and_nothing_is_left() {
 }
 
 #[test]
-fn it_needs_no_open_files() {
+fn the_demo_needs_no_open_files() {
     let scene = Scene::new(User::Current);
     let mut shell = scene.command("sh".as_ref());
     shell.args(["-c", "exec \"$@\" <&- >&- 2>&-", "sh", env!("CARGO_BIN_EXE_nostray"), "demo", "--fast"]);
@@ -148,9 +149,9 @@ fn it_needs_no_open_files() {
 }
 
 #[test]
-fn somebody_elses_children_are_neither_counted_nor_ended() {
+fn children_that_the_demo_did_not_start_are_neither_counted_nor_ended() {
     let scene = Scene::new(User::Current);
-    // The shell starts a process and then becomes the demo, which so has a child that it knows nothing of.
+    // The shell starts a process and then becomes the demo, which therefore has a child that it does not know.
     let mut shell = scene.command("sh".as_ref());
     let script = "env -u BADCHILD_TOKEN sleep 60 >&- 2>&- & echo $!; exec \"$@\"";
     shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_nostray"), "demo", "--fast"]).stdout(Stdio::piped());
@@ -161,12 +162,12 @@ fn somebody_elses_children_are_neither_counted_nor_ended() {
     let stranger = Found::by_pid(pid(number.trim().parse().expect("a number"))).expect("just started");
     assert_eq!(end_of(&mut process).code(), Some(0));
     expect_no_process(&scene);
-    assert!(stranger.is_alive(), "a stranger was ended");
+    assert!(stranger.is_alive(), "the demo ended a stranger");
     stranger.send(Signal::KILL);
 }
 
 #[test]
-fn it_shows_the_same_inside_of_a_pen() {
+fn the_demo_works_inside_a_pen() {
     let scene = Scene::new(User::Current);
     let nostray = env!("CARGO_BIN_EXE_nostray");
     let mut command = scene.command(nostray.as_ref());
@@ -176,12 +177,12 @@ fn it_shows_the_same_inside_of_a_pen() {
 }
 
 #[test]
-fn it_goes_on_when_its_file_is_replaced() {
+fn the_demo_goes_on_when_its_file_is_removed() {
     let scene = Scene::new(User::Current);
     let folder = Folder::new("replaced");
     let program = folder.path().join("nostray");
-    // By another process: a file that this one has open for writing, and a fork in another test at that moment, and
-    // it could not be executed.
+    // Another process copies: if this one had the file open for writing while another test forks, the file could not be
+    // executed.
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_nostray")).arg(&program).status();
     assert!(copied.expect("copy it").success());
     let mut command = scene.command(&program);
@@ -194,7 +195,7 @@ fn it_goes_on_when_its_file_is_replaced() {
 }
 
 #[test]
-fn its_actors_do_not_play_alone() {
+fn an_actor_of_the_demo_does_not_run_by_itself() {
     let scene = Scene::new(User::Current);
     let output = demo(&scene, &["--actor", "daemon"]).output().expect("start an actor");
     assert_eq!(output.status.code(), Some(2));
