@@ -31,8 +31,8 @@ impl Many {
         Self { stage: Stage::for_user(user) }
     }
 
-    /// Starts `nostray share OPTIONS -- badchild server SERVER_OPTIONS`. Unless the options say otherwise, the child ends with the
-    /// last session, with short graces.
+    /// Starts `nostray share OPTIONS -- badchild server SERVER_OPTIONS`. Unless the options say otherwise, the child
+    /// ends with the last session, with short graces.
     pub fn share(&self, options: &[&str], server: &[&str]) -> Caller {
         self.share_in(options, server, |_| {})
     }

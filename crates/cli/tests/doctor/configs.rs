@@ -1,5 +1,5 @@
-//! `nostray doctor` tells which servers in the configurations of agent hosts are not wrapped, and what to write instead;
-//! and whether nostray's own directories are sound.
+//! `nostray doctor` tells which servers in the configurations of agent hosts are not wrapped, and what to write
+//! instead; and whether nostray's own directories are sound.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

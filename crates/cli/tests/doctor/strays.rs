@@ -58,7 +58,8 @@ fn leave_command_behind(scene: &Scene, options: &[&str], words: &[&str]) -> Opti
 }
 
 fn leave_server(scene: &Scene, options: &[&str], words: &str) -> Found {
-    leave_behind(scene, options, &format!("exec {} {words}", pause())).expect("it ignores the end of its input")
+    leave_behind(scene, options, &format!("exec {} {words}", pause()))
+        .expect("the server ignores the end of its input")
 }
 
 fn doctor(scene: &Scene, home: &Folder, words: &[&str]) -> Output {
@@ -117,7 +118,7 @@ fn a_server_that_ignores_the_end_of_its_input_is_found() {
 #[test]
 fn a_server_behind_a_shell_is_found_together_with_the_shell() {
     let scene = Scene::new(User::Current);
-    let shell = leave_behind(&scene, &[], &format!("exec 3<&0; {} <&3 & wait", pause())).expect("it waits");
+    let shell = leave_behind(&scene, &[], &format!("exec 3<&0; {} <&3 & wait", pause())).expect("the shell waits");
     let findings = findings(&scene, &[]);
     expect_certain(&findings, &shell, &GONE);
     let mut below = scene.processes().into_iter().filter(|found| found.stat.parent == Some(shell.stat.pid));
@@ -142,7 +143,8 @@ fn a_server_whose_wrappers_are_gone_is_found() {
 fn a_server_in_a_session_of_its_own_is_found() {
     let scene = Scene::new(User::Current);
     let path = badchild().display().to_string();
-    let server = leave_command_behind(&scene, &[], &[&path, "leader", "--", &path, "pause"]).expect("it stays");
+    let server =
+        leave_command_behind(&scene, &[], &[&path, "leader", "--", &path, "pause"]).expect("the server stays");
     expect_certain(&findings(&scene, &[]), &server, &GONE);
 }
 
@@ -270,7 +272,7 @@ fn kill_ends_strays_and_no_other_process() {
         let (bystanders, others, folder) = (Bystanders::start(user), Scene::new(user), Folder::new("lookalikes"));
         lookalikes(&others, &folder);
         let nohup = ["nohup", &badchild().display().to_string(), "pause"];
-        let doubtful = leave_command_behind(&others, &[], &nohup).expect("it stays");
+        let doubtful = leave_command_behind(&others, &[], &nohup).expect("the server stays");
         let strays = Scene::new(user);
         let polite = leave_server(&strays, &[], "");
         leave_behind(&strays, &[], "trap '' TERM; echo ready; while :; do sleep 1000; done");

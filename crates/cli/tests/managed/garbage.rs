@@ -66,7 +66,7 @@ fn output_that_is_no_message_does_not_reach_the_host_and_is_kept_in_the_log() {
     caller.end(&stage);
     let kept = stage.nostray(&["log", &id, "--output"]);
     assert!(kept.status.success());
-    assert!(String::from_utf8_lossy(&kept.stdout).contains("Welcome"), "the log outlives the pen: {kept:?}");
+    assert!(String::from_utf8_lossy(&kept.stdout).contains("Welcome"), "the log must outlive the pen: {kept:?}");
 }
 
 /// A child that logs to stdout for months does not fill the disk.

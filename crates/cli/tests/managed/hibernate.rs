@@ -130,7 +130,7 @@ fn a_ping_in_flight_when_the_child_falls_asleep_is_answered_and_does_not_wake_it
         let answer = caller.answer(ping);
         assert_eq!(answer["result"], json!({}), "{answer}");
         stage.wait_until_asleep();
-        let starts = std::fs::read_to_string(stage.file("starts")).expect("it has started");
+        let starts = std::fs::read_to_string(stage.file("starts")).expect("the child has started");
         assert_eq!(starts.lines().count(), 1, "{}", stage.journal());
         assert_eq!(caller.unasked(), Vec::<Value>::new());
         caller.end(&stage);

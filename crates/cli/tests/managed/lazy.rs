@@ -63,7 +63,7 @@ fn the_first_run_asks_the_server_and_the_next_ones_do_not() {
             assert_eq!(look_around(&mut caller), first);
             assert_eq!(caller.result("ping", json!({})), json!({}));
             assert_eq!(look_around(&mut caller)[1..], first[1..], "a second time");
-            assert_eq!(stage.scene.processes().len(), 1, "only the front runs");
+            assert_eq!(stage.scene.processes().len(), 1, "only the front must run");
             caller.end(&stage);
         }
         assert_eq!(stage.lives().len(), 1, "the server must not be started again");
@@ -100,7 +100,7 @@ fn a_changed_list_is_announced_at_the_next_start_and_cached() {
     caller.who();
     caller.notified("notifications/tools/list_changed");
     caller.who();
-    assert_eq!(caller.unasked(), Vec::<Value>::new(), "only changed lists are announced");
+    assert_eq!(caller.unasked(), Vec::<Value>::new(), "only changed lists must be announced");
     assert_eq!(caller.result("tools/list", json!({}))["tools"], json!([{ "name": "two" }]));
     caller.end(&stage);
 

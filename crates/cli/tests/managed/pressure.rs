@@ -93,7 +93,7 @@ fn a_host_that_never_reads_stderr_does_not_stall_its_child() {
     caller.result("stderr", json!({ "text": "almost the last" }));
     let error = caller.error("die", json!({ "text": "the last" }));
     let lines = error["data"]["nostray"]["stderr"].as_array().expect("lines").clone();
-    assert_eq!(lines[18..], ["almost the last", "the last"], "the front keeps lines that the host does not read");
+    assert_eq!(lines[18..], ["almost the last", "the last"], "the front must keep lines that the host does not read");
     caller.who();
     caller.end(&stage);
     drop(reader);

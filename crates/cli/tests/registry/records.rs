@@ -207,7 +207,7 @@ fn a_record_of_another_version_is_shown_and_left_alone() {
     std::fs::write(&file, "{").expect("write");
     let swept = nostray_in(&scene, &["sweep"]);
     assert!(text(&swept.stdout).contains("damaged"), "{swept:?}");
-    assert!(!file.exists() && file.with_extension("damaged").exists(), "a damaged record is set aside");
+    assert!(!file.exists() && file.with_extension("damaged").exists(), "a damaged record must be set aside");
 }
 
 /// What can be in the place of a file.

@@ -75,7 +75,7 @@ fn fifty_dead_pens_are_swept_and_fifty_live_ones_stay_as_they_are() {
         let before: Vec<Vec<Found>> = alive.iter().map(|pen| pen.scene.processes()).collect();
         dead.iter().for_each(|pen| kill_all_of_ours(pen, &shared));
         let dry = nostray_in(&shared, &["sweep", "--dry-run"]);
-        assert_eq!(dry.status.code(), Some(1), "a dry run leaves survivors: {dry:?}");
+        assert_eq!(dry.status.code(), Some(1), "a dry run must leave survivors: {dry:?}");
         assert!(dead.iter().all(|pen| tree_of(pen).len() == 2), "a dry run ended a process");
         let swept = nostray_in(&shared, &["sweep"]);
         assert_eq!(swept.status.code(), Some(0), "{}", String::from_utf8_lossy(&swept.stdout));

@@ -204,6 +204,6 @@ fn an_actor_of_the_demo_does_not_run_by_itself() {
 }
 
 fn send(process: &Child, signal: Signal) {
-    let found = Found::by_pid(pid(i32::try_from(process.id()).expect("small"))).expect("it is alive");
+    let found = Found::by_pid(pid(i32::try_from(process.id()).expect("small"))).expect("the demo is alive");
     found.send(signal);
 }

@@ -1,5 +1,5 @@
 //! When a child is stopped (SIGSTOP, Ctrl-Z, a read in the background), its front may stop as well, so that a shell
-//! sees a stopped job. Whatever happens to child, keepers and host then, no nostray process stays stopped.
+//! sees a stopped job. No nostray process stays stopped when child, keepers or host are continued or killed then.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};

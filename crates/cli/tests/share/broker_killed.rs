@@ -94,7 +94,7 @@ fn each_call_in_flight_gets_one_error_and_the_next_call_works_with_a_child_that_
         stage.wait_for_leases(&[3]);
         let told = callers[0].who();
         assert_eq!(told["initialized"], true, "{whom}");
-        assert_eq!(told["level"], "notice", "{whom}: the most verbose level of all sessions");
+        assert_eq!(told["level"], "notice", "{whom}: not the most verbose level of all sessions");
         let mut subscriptions: Vec<_> = told["subscriptions"].as_array().expect("a list").clone();
         subscriptions.sort_by_key(Value::to_string);
         assert_eq!(subscriptions, ["test://a", "test://b"], "{whom}");
@@ -381,7 +381,8 @@ fn a_call_to_a_stopped_steward_and_a_new_session_that_it_should_serve_are_answer
     });
 }
 
-/// A broker that SIGSTOP has stopped is continued, and costs no session anything. A broker that a debugger holds is replaced.
+/// A broker that SIGSTOP has stopped is continued, and costs no session anything. A broker that a debugger holds is
+/// replaced.
 #[test]
 fn a_new_session_does_not_wait_for_a_stopped_broker() {
     in_parallel(HALTS.to_vec(), |halt| {

@@ -90,7 +90,7 @@ fn without_a_directory_for_a_broker_a_session_has_a_child_of_its_own_and_one_war
             Place::Nowhere => {}
             Place::File => std::fs::write(&path, "").expect("write"),
             Place::NotWritable => set_mode(folder.path(), 0o755),
-            // The directory is root's, and not this user's, whatever its mode.
+            // The directory is root's, and not this user's, so its mode does not matter.
             Place::OfAnother => {
                 std::fs::create_dir(&ours).expect("mkdir");
                 set_mode(&ours, 0o777);
@@ -248,7 +248,7 @@ fn files_of_dead_brokers_do_not_prevent_sharing() {
     many.broker().send(Signal::KILL);
     caller.process.kill().expect("kill");
     many.stage.scene.expect_empty();
-    assert!(socket(&many).exists(), "the socket of the killed broker is left");
+    assert!(socket(&many).exists(), "the socket of the killed broker must be left");
     expect_shared(&many);
     assert!(!socket(&many).exists(), "a broker that leaves must remove its socket");
 }

@@ -14,7 +14,8 @@ use testkit::sharing::{BROKER, PEN, STEWARD, kill};
 use testkit::stage::{Caller, Stage};
 use testkit::{in_parallel, nostray};
 
-/// A daemon on a stage of its own. All its processes inherit a lock, so each life notices if the life before it is not over.
+/// A daemon on a stage of its own. All its processes inherit a lock, so each life notices if the life before it is not
+/// over.
 struct Play {
     stage: Stage,
 }

@@ -240,7 +240,8 @@ fn another_account_is_another_child_and_ps_and_log_name_the_variables_but_not_th
     many.end_all(callers);
 }
 
-/// The child has the directory of the session that came first. A steward also waits for a dead steward's child in another directory.
+/// The child has the directory of the session that came first. A steward also waits for a dead steward's child in
+/// another directory.
 #[test]
 fn the_directory_counts_unless_the_user_says_any_dir() {
     let many = Many::new();

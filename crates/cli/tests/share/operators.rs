@@ -226,7 +226,7 @@ fn a_supervised_child_can_be_restarted_and_an_unsupervised_one_is_refused() {
     many.end_all([asleep]);
 }
 
-/// A child without a call yet, or one that hangs in its start, is restarted at once.
+/// A child without a call yet, or a child that hangs in its start, is restarted at once.
 #[test]
 fn a_child_that_has_not_answered_yet_can_be_restarted() {
     let many = Many::new();

@@ -116,8 +116,8 @@ fn after_a_crash_all_hosts_get_one_new_bridge() {
     memory.many.expect_no_process();
 }
 
-/// A session that comes while a dead bridge's tree is still being ended waits for the next bridge, and does not end with a bridge that it
-/// never had.
+/// A session that comes while a dead bridge's tree is still being ended waits for the next bridge, and does not end
+/// with a bridge that it never had.
 #[test]
 fn a_session_that_comes_while_the_last_tree_ends_gets_the_next_bridge() {
     let memory = Memory::new();

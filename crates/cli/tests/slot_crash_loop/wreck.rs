@@ -33,7 +33,7 @@ pub(crate) struct Wreck {
     folder: Folder,
     /// How long a server takes to be ready if it is left alone.
     pub(crate) alone: Duration,
-    /// The CPU time that it needs for that. No server is ready in less time, whatever the load of the machine.
+    /// The CPU time that it needs for that. No server is ready in less time, at any load of the machine.
     work: Duration,
 }
 
