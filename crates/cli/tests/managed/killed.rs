@@ -294,7 +294,7 @@ fn when_all_nostray_processes_are_killed_the_next_command_sweeps() {
             caller.result("fork", json!({ "kind": "daemon" }));
             let four = [MANAGED, FRONT, SPARE, GUARD].map(|name| own(&stage.scene, name).expect("is there"));
             four.iter().for_each(|found| found.send(Signal::STOP)); // so that none acts on the death of another
-            four.iter().for_each(|found| found.send(Signal::KILL)); // the outermost first: the end of the others continues it
+            four.iter().for_each(|found| found.send(Signal::KILL)); // outermost first: the end of the others continues it
             wait_until("all four are gone", || four.iter().all(|found| !found.is_alive()));
             let left = stage.trees();
             assert_eq!(left.len(), 2, "{left:?}");

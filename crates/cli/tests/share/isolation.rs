@@ -140,8 +140,8 @@ fn all_at_once(talk: Talk) -> (usize, Vec<Value>) {
 #[test]
 fn eight_sessions_with_equal_ids_and_tokens_see_only_their_own() {
     let (questions, heard) = all_at_once(Talk::Questions);
-    // While several sessions have calls in flight, the steward cannot tell which session a request is for, and refuses
-    // it.
+    // At first the steward may not know which session a question is for, and refuses it. Then it lets sessions take
+    // turns, and knows.
     assert!(questions > SESSIONS * ROUNDS / 2, "{questions} questions reached a session");
     for answer in heard.iter().filter(|message| message["result"].is_object()) {
         let (id, text) = (answer["id"].as_str().expect("text"), answer["result"]["text"].as_str().expect("text"));
