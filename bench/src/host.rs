@@ -126,7 +126,7 @@ impl Drop for Host {
     }
 }
 
-/// The token of a scene, to be given to somebody else's children.
+/// The token of a scene, for a host that marks its own children with it.
 pub(crate) fn token(scene: &Scene) -> Result<OsString, Failure> {
     let command = scene.command("/".as_ref());
     let mut variables = command.get_envs();

@@ -17,7 +17,7 @@ pub(crate) use npm::everything;
 /// A program, or why it cannot be measured here.
 pub(crate) type Peer = Result<PathBuf, Failure>;
 
-/// Everybody.
+/// All programs that nostray is compared with.
 pub(crate) struct Peers {
     pub(crate) tini: Peer,
     pub(crate) dumb_init: Peer,
@@ -31,7 +31,7 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// Installs whoever is not there yet; the first time takes minutes.
+    /// Finds all peers, and installs those that are missing; the first time takes minutes.
     pub(crate) fn find(mut doing: impl FnMut(&str)) -> Self {
         doing("tini, dumb-init, bubblewrap and setpriv");
         let works = |peer: Peer, words: &[&str]| peer.and_then(|program| probed(program, words));

@@ -97,6 +97,6 @@ fn until_asleep(session: &Session, programs: &Programs) -> Result<(), Failure> {
     std::thread::sleep(SETTLED);
     match session.processes(&programs.nostray, false).first() {
         None => Ok(()),
-        Some(process) => Err(format!("{} was started although nobody called", process.command).into()),
+        Some(process) => Err(format!("{} was started although the host did not call", process.command).into()),
     }
 }

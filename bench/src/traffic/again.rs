@@ -18,7 +18,7 @@ pub(crate) const REFUSED: Duration = Duration::from_millis(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Insisted {
     Answered,
-    /// Nobody is at the other end of the pipe any more.
+    /// The other end of the pipe is closed.
     Ended,
     /// Not answered well in all the time there was.
     Unanswered,

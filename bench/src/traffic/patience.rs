@@ -1,6 +1,6 @@
 //! How long a turn may take. Some ways are a thousand times as slow as others, and some lose what they should carry: the one is cut
 //! short and counted as far as it came, the other is given up. Nothing of this is on the way of a message: a thread of its own looks at a
-//! count, and ends the session's processes, upon which whoever reads from them sees the end.
+//! count, and ends the session's processes, so that the thread that reads from them sees the end of the stream.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -13,9 +13,9 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) struct Limits {
     /// After this nothing more is sent.
     pub(crate) sending: Duration,
-    /// Who does not answer for so long does not answer any more.
+    /// A server that does not answer for so long does not answer any more.
     pub(crate) silence: Duration,
-    /// After this nobody waits for what is still on the way.
+    /// After this the turn does not wait for the answers that are still missing.
     pub(crate) all: Duration,
 }
 
@@ -114,11 +114,14 @@ mod tests {
     }
 
     fn until(killed: &AtomicBool) {
-        assert!(badchild::comes_true(badchild::PATIENCE, &mut || killed.load(Ordering::Relaxed)), "nobody was ended");
+        assert!(
+            badchild::comes_true(badchild::PATIENCE, &mut || killed.load(Ordering::Relaxed)),
+            "the session was not ended"
+        );
     }
 
     #[test]
-    fn who_is_silent_is_ended_and_said_to_be() {
+    fn a_silent_server_is_ended_and_the_reason_says_so() {
         let silent = kept(SOON, NEVER, |_, killed| until(killed));
         assert_eq!(silent.why_it_ended().as_deref(), Some("no answer for 0.3 s"));
         assert!(!silent.has_taken_too_long());
