@@ -292,7 +292,7 @@ fn of_two_pens_with_one_slot_the_second_waits_fails_or_replaces() {
             assert_eq!(kind.spawn(&late).wait().cause, Cause::SlotTaken, "{kind:?}");
             assert_eq!(trees().len(), before);
             let mut second = kind.ready(&spec(IfTaken::Replace));
-            assert_eq!(trees().len(), before, "nobody of the first one is left when the second one is there");
+            assert_eq!(trees().len(), before, "nothing of the first tree is left when the second one is there");
             let exit = first.wait();
             assert!(matches!(exit.cause, Cause::Asked(_)), "{kind:?} {exit}");
             second.kill();
@@ -373,7 +373,7 @@ fn a_pen_that_was_made_in_one_runtime_can_be_waited_for_in_another() {
 }
 
 #[test]
-fn whoever_stops_waiting_may_wait_again() {
+fn a_host_that_stops_waiting_may_wait_again() {
     apart(|| {
         let mut pen = blocking::Pen::spawn(&child(&["pause"]).build().expect("right")).expect("start");
         for _ in 0..20 {
@@ -411,9 +411,9 @@ fn a_pen_needs_no_runtime_to_be_started_and_used_in_one() {
     });
 }
 
-/// Its end is then not something that the end of its input could tell.
+/// The end of its input cannot end the child then.
 #[test]
-fn a_dropped_pen_is_gone_although_somebody_else_has_its_input() {
+fn a_dropped_pen_is_gone_although_another_process_has_its_input() {
     apart(|| {
         for kind in KINDS {
             for manner in [["tree", "cooperative", "plain"], ["tree", "stubborn", "daemon"]] {
@@ -447,7 +447,7 @@ fn a_dropped_pen_is_gone_although_somebody_else_has_its_input() {
     });
 }
 
-/// A host that forks has two processes with the same values. Only the one that made the pen owns it.
+/// A host that forks has two processes with the same values. Only the process that made the pen owns it.
 #[test]
 fn a_forked_process_that_drops_its_copy_of_a_pen_leaves_it_alone() {
     apart(|| {
