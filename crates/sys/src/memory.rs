@@ -13,8 +13,8 @@ static WANTED: AtomicBool = AtomicBool::new(false);
 /// which only starting up has touched. They stay in the page cache and come back by themselves when they are needed, which
 /// for a guard is at the end of its tree.
 ///
-/// Not at once: the kernel maps sixteen pages around each one that is touched, so that the way from here to the wait would
-/// bring most of them back.
+/// Not at once: the kernel maps sixteen pages around each page that is touched, so the code between here and the wait
+/// would bring most of them back.
 pub fn release_program_pages_at_next_wait() {
     WANTED.store(true, Ordering::Relaxed);
 }
