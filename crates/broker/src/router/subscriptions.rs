@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn news_of_a_part_is_for_whoever_holds_the_whole() {
+    fn news_of_a_part_is_for_sessions_that_hold_the_whole() {
         let mut subscriptions = Subscriptions::default();
         subscriptions.hold(SessionId(1), "file:///a");
         subscriptions.hold(SessionId(2), "file:///a/b");
