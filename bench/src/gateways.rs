@@ -33,7 +33,7 @@ enum Kind {
 }
 
 impl Gateway {
-    /// Those who are here.
+    /// The gateways that are installed.
     pub(crate) fn all(peers: &Peers) -> Vec<Self> {
         let all = [
             ("mcp-proxy", &peers.mcp_proxy, Kind::McpProxy),

@@ -97,12 +97,12 @@ impl Host {
         Ok(line)
     }
 
-    /// Where whom it started beside the command plays.
+    /// The scene of the friend, which it started beside the command.
     pub(crate) fn friends(&mut self) -> &mut Scene {
         &mut self.friends
     }
 
-    /// Whether whom it started beside the command is there.
+    /// Whether the friend, which it started beside the command, is alive.
     pub(crate) fn has_its_friend(&self) -> bool {
         self.friends.processes().len() == 1
     }

@@ -49,7 +49,7 @@ impl Peers {
         Self { tini, dumb_init, bwrap, setpriv, supervisord, pm2, mcp_proxy, supergateway, mux }
     }
 
-    /// Who is not here, and why.
+    /// The peers that are missing, and why.
     pub(crate) fn missing(&self) -> Vec<String> {
         let why = |name: &str, error: Option<&Failure>| error.map(|why| format!("{name}: {why}"));
         let programs = [
@@ -66,7 +66,7 @@ impl Peers {
         programs.chain(why("rmcp-mux", self.mux.as_ref().err())).collect()
     }
 
-    /// Who is here, and in which version.
+    /// The versions of the peers that are installed.
     pub(crate) fn versions(&self) -> Vec<String> {
         let said = |peer: &Peer, word: &str| {
             let output = Command::new(peer.as_ref().ok()?).arg(word).stdin(Stdio::null()).output().ok()?;

@@ -81,7 +81,8 @@ impl Times {
     }
 }
 
-/// Who leaves how many survivors of which trees; one try each, the variants all at once, so that survivors are waited for together.
+/// How many survivors of which trees each variant leaves; one try each, all variants at once, so that survivors are
+/// waited for together.
 pub(crate) struct Survivors(Vec<(&'static str, Tree, usize)>);
 
 impl Survivors {

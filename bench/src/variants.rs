@@ -108,7 +108,7 @@ impl Started {
         own
     }
 
-    /// The number of whom the host has started.
+    /// The pid of the process that the host has started.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }

@@ -1,4 +1,4 @@
-//! Finding the pen's own processes from outside, by who is whose parent at this moment.
+//! Finds the pen's own processes from outside, by their parents at this moment.
 
 use badchild::{Found, Pid};
 use nostray_sys::proc::Stat;

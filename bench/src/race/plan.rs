@@ -36,7 +36,8 @@ pub(crate) struct Plan {
     pub(crate) kind: &'static str,
     pub(crate) stdin: &'static str,
     pub(crate) moment: Moment,
-    /// Whom to kill, in this order, and how long to wait before each but the first. Never all of the pen's own.
+    /// The processes to kill, in this order, and how long to wait before each but the first. Never all of the pen's
+    /// own.
     pub(crate) kills: Vec<(Duration, Victim)>,
 }
 

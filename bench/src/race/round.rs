@@ -148,8 +148,8 @@ pub(crate) fn play(stage: &Stage, plan: &Plan, scene: &Scene) -> Result<Outcome,
     }
 }
 
-/// Kills whom the plan says, as far as they are there at that moment. Returns whether managed front, front, spare, guard and
-/// host were.
+/// Kills the plan's victims that are there at that moment. Returns whether managed front, front, spare, guard and host
+/// were killed.
 fn kill_all(
     plan: &Plan,
     host: &mut Host,

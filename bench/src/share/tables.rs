@@ -17,7 +17,7 @@ const LEAST_PART_LONG: f64 = 0.5;
 const SHORT: usize = 200;
 const MANY: usize = 256;
 
-/// What one kind of traffic came to, by who was on the way.
+/// The results of one kind of traffic, by way.
 #[derive(Clone, Copy)]
 pub(crate) struct Costs<'a>(pub(crate) &'a Seen);
 

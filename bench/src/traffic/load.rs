@@ -23,7 +23,7 @@ pub(crate) struct Load {
     pub(crate) in_flight: usize,
     /// In one turn.
     pub(crate) messages: usize,
-    /// Host, server and all who are between them.
+    /// Host, server and all processes between them.
     pub(crate) on_one_processor: bool,
 }
 

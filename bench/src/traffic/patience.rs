@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_slow_is_ended_and_what_came_counts() {
+    fn a_slow_server_is_ended_and_the_answers_that_came_count() {
         let slow = kept(NEVER, SOON, |patience, killed| {
             patience.sees_an_answer();
             until(killed);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_done_is_left_alone() {
+    fn a_finished_turn_is_left_alone() {
         let done = kept(NEVER, NEVER, |patience, _| patience.sees_an_answer());
         assert_eq!(done.why_it_ended(), None);
     }

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hands_over_gives_what_a_child_leaves_behind_all_the_time_that_was_promised() {
+    fn a_hand_over_gives_what_a_child_leaves_behind_all_the_time_that_was_promised() {
         let t = Instant::now();
         for reason in [Reason::Ordered(Order::HandOver), Reason::Asked { sender: None, ask: Ask::HandOver }] {
             let mut it = TearDown::new(Graces::default());

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fails_never_waits_and_who_waits_gives_up_only_when_it_is_late_or_would_wait_for_itself() {
+    fn fail_never_waits_and_wait_gives_up_only_when_it_is_late_or_would_wait_for_itself() {
         for seen in &every_observation() {
             let only_looked =
                 seen.is_young && seen.holder == HolderState::Unknown && !seen.is_late && !seen.is_our_own;

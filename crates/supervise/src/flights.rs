@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_a_batch_are_cut_off_together_and_in_order() {
+    fn the_requests_of_a_batch_are_cut_off_together_and_in_order() {
         let mut flights = Flights::default();
         for (id, batch) in [(1, None), (2, Some(1)), (3, None), (4, Some(1)), (5, Some(2))] {
             flights.add(Id::Int(id), Note::Nothing, Hold::Work, batch, None);

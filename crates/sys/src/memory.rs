@@ -22,7 +22,7 @@ pub fn release_program_pages_at_next_wait() {
 /// For a caller that is about to wait. Part of its caller, so that the code that goes on from here is on the same page.
 #[inline(always)]
 pub(crate) fn before_waiting(timeout: Option<Duration>) {
-    // Who does not wait goes on to work.
+    // A caller that does not wait goes on to work, and needs its pages.
     if timeout == Some(Duration::ZERO) || !WANTED.swap(false, Ordering::Relaxed) {
         return;
     }

@@ -1,4 +1,4 @@
-//! Who has children. A program of its own: other tests would have some meanwhile.
+//! Whether a process has children. A program of its own: other tests would have some meanwhile.
 
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! Who is compared, and how a host starts a server with each.
+//! The contenders, and how a host starts a server with each.
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -72,7 +72,7 @@ pub(super) fn all(ground: &Ground) -> Vec<Contender> {
 pub(super) struct Staged {
     pub(super) words: Vec<OsString>,
     door: Door,
-    /// Who was there before the host.
+    /// The daemon that has to be there before the host.
     pub(super) daemon: Option<Started>,
 }
 

@@ -1,4 +1,5 @@
-//! One case: a host starts a server with a wrapper around it, its time comes, and who is still there is counted.
+//! One case: a host starts a server with a wrapper around it, the event comes, and the processes that are left are
+//! counted.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -15,10 +16,10 @@ use super::permits::Permits;
 use crate::Failure;
 use crate::host::Host;
 
-/// When it is looked who is left: so many seconds after the event.
+/// When to look which processes are left: so many seconds after the event.
 pub(super) const LOOKS: [u64; 3] = [1, 5, 15];
 
-/// Who is left.
+/// Which processes are left.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Left {
     pub(super) server: bool,
@@ -70,7 +71,7 @@ pub(super) struct Outcome {
 pub(super) struct Stage<'a> {
     pub(super) badchild: &'a Path,
     pub(super) census: &'a Census,
-    /// Who starts a host: more at a time than there are processors only wait for each other.
+    /// Permits to start a host: more cases at a time than there are processors only wait for each other.
     pub(super) starting: &'a Permits,
 }
 

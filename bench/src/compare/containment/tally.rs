@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hits_others_is_named() {
+    fn a_contender_that_hits_other_processes_is_named() {
         let mut tally = made_up(&[("a", false, [0; 3]), ("b", false, [0; 3])]);
         assert!(tally.hitters().is_empty());
         tally.seen.last_mut().expect("one").1.friend_lives = false;

@@ -4,7 +4,7 @@ use super::case::{Ending, Tree};
 use super::play::LOOKS;
 use super::tally::{Counts, Tally};
 
-/// Those with whom less was left at one of the looks, and what was left with each.
+/// The contenders with which less was left at one of the looks, and what was left with each.
 type Rivals = Vec<(&'static str, Counts)>;
 
 /// A sentence for each case in which it is so; endings in which it came to the same are said together.

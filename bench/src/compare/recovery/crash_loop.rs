@@ -54,7 +54,7 @@ impl Fate {
     }
 }
 
-/// Who keeps starting it.
+/// What keeps starting the server.
 enum Looper {
     Contender(Contender),
     Supervisor(Kind),

@@ -15,7 +15,7 @@ use crate::stats::Spread;
 use crate::supervisors::{Kind, Supervisor};
 use crate::traffic::{Filling, Insisted, REFUSED, Request, Server, Session, UNHEARD, watch};
 
-/// Who has not recovered by then never does.
+/// A contender that has not recovered by then never does.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// supervisord and pm2 take a child for running that has lived for a second.
 const LIVED: Duration = Duration::from_millis(1200);

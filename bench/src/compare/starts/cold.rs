@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_found_in_all_folders_and_those_that_went_are_passed_over() {
+    fn files_are_found_in_all_folders_and_removed_files_are_passed_over() {
         let folder = badchild::Folder::new("cold");
         let inner = folder.path().join("inner");
         std::fs::create_dir(&inner).expect("a folder");

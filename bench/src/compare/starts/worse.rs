@@ -42,7 +42,7 @@ fn of_one_of_many(own: &Many, all: &[Many], server: &Server) -> Option<String> {
         let list = sooner(of(own), others.map(|many| (many.name, of(many))))?;
         Some(format!("{what} {} {unit}: {list}", show(of(own))))
     };
-    // Who is greeted later is answered later.
+    // A contender whose sessions are greeted later answers them later.
     let time = less(Many::greeted, "all are greeted after", "ms; sooner")
         .or_else(|| less(Many::answered, "all have been answered a call after", "ms; sooner"));
     let memory = less(Many::memory, "when all are greeted, all processes hold", "MiB; less");
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_of_the_same_kind_that_are_sooner_are_named() {
+    fn only_contenders_of_the_same_kind_that_are_sooner_are_named() {
         let rows = [
             Row::known("direct", false, &[10.0, 10.2]),
             Row::known("tini", false, &[10.1, 14.0]),

@@ -284,7 +284,8 @@ impl Router {
         self.claim.settled().map(claim::Need::variant)
     }
 
-    /// Whether the sessions take turns, since the child has asked something and it was not certain whom.
+    /// Whether the sessions take turns, since the child has asked something and it was not certain which session it
+    /// meant.
     #[must_use]
     pub fn takes_turns(&self) -> bool {
         self.turns.are_taken()

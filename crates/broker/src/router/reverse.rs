@@ -99,7 +99,7 @@ impl Handshake {
     }
 }
 
-/// Whom the child asks.
+/// Which session the child asks.
 enum Asked {
     Session(SessionId),
     /// A session that has left, or none.

@@ -125,7 +125,7 @@ impl Subscriptions {
 }
 
 impl Holders {
-    /// Also the one for whom the child is just being told: news may come before the answer.
+    /// Also the session whose subscription is just being made: news may come before the answer.
     fn all(&self) -> impl Iterator<Item = SessionId> {
         self.session_ids.iter().copied().chain(self.changing.and_then(|(_, session_id)| session_id))
     }

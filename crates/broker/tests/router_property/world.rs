@@ -120,9 +120,9 @@ pub(crate) struct World {
     highest: i64,
     loud: bool,
     seen: Seen,
-    /// Who was told what the child said last.
+    /// The sessions that were told what the child said last.
     told: BTreeSet<u64>,
-    /// Who is to be sent away.
+    /// The sessions that are to be sent away.
     away: Vec<u64>,
 }
 

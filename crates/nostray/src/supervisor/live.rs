@@ -390,7 +390,7 @@ impl Live {
             count = written => {
                 match count {
                     Some(count) => drop(out.drain(..count)),
-                    // All of its tree, and all who kept it, have closed its input.
+                    // All processes of its tree, and its keepers, have closed its input.
                     None => {
                         *unread = stdin.take().map(|stdin| stream::take_back(stdin.as_fd())).unwrap_or_default();
                         unread.extend(out.drain(..));

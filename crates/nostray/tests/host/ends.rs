@@ -348,7 +348,8 @@ fn however_often_a_host_reloads_there_is_one_child_a_key() {
     });
 }
 
-/// A host lives on when those are killed who keep its children: a child comes back when nothing is left of the one before.
+/// A host lives on when the keepers of its children are killed: a child comes back when nothing is left of the child
+/// before.
 #[test]
 fn when_guards_are_killed_the_children_of_a_living_host_come_back_one_at_a_time() {
     in_parallel(MANNERS.into(), |manner| {

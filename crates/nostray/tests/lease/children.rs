@@ -93,7 +93,7 @@ impl Life {
 pub(crate) fn lives(record: &str) -> Vec<Life> {
     let text = std::fs::read(file(record)).unwrap_or_default();
     let mut lives: Vec<Life> = Vec::new();
-    // One who is killed may leave half a line.
+    // A server that is killed may leave half a line.
     for line in String::from_utf8_lossy(&text).lines() {
         let Some((Ok(pid), what)) = line.split_once(' ').map(|(pid, what)| (pid.parse(), what)) else { continue };
         if what.starts_with("start ") {

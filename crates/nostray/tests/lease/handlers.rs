@@ -304,7 +304,7 @@ fn a_child_that_asks_more_than_the_host_can_handle_gets_errors_for_the_rest() {
 static SESSION_END: Hook<String> = Hook::new();
 
 #[test]
-fn a_hook_is_installed_once_however_many_leases_and_reaches_only_those_that_are_alive() {
+fn a_hook_is_installed_once_however_many_leases_and_reaches_only_live_leases() {
     apart(|| {
         play(async {
             let supervisor = Supervisor::new();

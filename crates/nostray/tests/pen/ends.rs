@@ -309,7 +309,7 @@ fn when_its_keepers_are_killed_the_tree_is_ended_and_wait_returns_after_that() {
             let names = ["nostray-front", "nostray-spare", "nostray-guard"];
             for hit in [&names[..1], &names[1..2], &names[2..], &names[..2], &names[1..], &names[..]] {
                 let mut pen = kind.ready(&child(&["tree", "stubborn", "daemon"]).build().expect("right"));
-                pen.child(); // its guard has put on record who is who
+                pen.child(); // its guard has written its record
                 let keepers = keepers();
                 assert_eq!(keepers.len(), 3);
                 let hit: Vec<_> = keepers.iter().filter(|found| hit.contains(&found.stat.name.as_str())).collect();
@@ -529,7 +529,7 @@ fn a_child_without_the_hosts_environment_is_on_record_and_contained_all_the_same
             let spec = child(&["tree", "stubborn", "daemon"]).env_clear().env(badchild::TOKEN, token);
             let mut pen = kind.ready(&spec.build().expect("right"));
             assert_eq!(Registry::new().list().len(), 1);
-            pen.child(); // its guard has put on record who is who
+            pen.child(); // its guard has written its record
             keepers().iter().for_each(|keeper| keeper.send(Signal::KILL));
             assert_eq!(pen.wait().cause, Cause::KeepersKilled);
             assert_eq!(company().len(), 0, "wait returns when nothing is left");

@@ -142,7 +142,7 @@ fn check_ends_without_codes(kind: Kind) {
     assert_eq!(trees().len(), 0);
     // All keepers are killed, so none of them reports how the child ended.
     let mut pen = kind.ready(&child(&STUBBORN).build().expect("right"));
-    pen.child(); // its guard has put on record who is who
+    pen.child(); // its guard has written its record
     keepers().iter().for_each(|keeper| keeper.send(Signal::KILL));
     assert_eq!(pen.wait().cause, Cause::KeepersKilled, "{kind:?}");
     assert_eq!(trees().len(), 0);

@@ -144,7 +144,7 @@ fn a_sweep_ends_what_dead_owners_have_left_and_no_other_process() {
         let spared = trees();
         let mut orphaned = Kind::Blocking.ready(&child(&["tree", "stubborn", "daemon"]).build().expect("right"));
         let id = orphaned.id();
-        orphaned.child(); // its guard has put on record who is who
+        orphaned.child(); // its guard has written its record
         expect_settled(); // or the bystander's front would sweep, too
         // No destructor ends it.
         std::mem::forget(orphaned);

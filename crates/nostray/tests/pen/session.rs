@@ -61,7 +61,7 @@ fn with_the_last_connection_of_a_side_car_its_workers_end_at_once() {
 }
 
 #[test]
-fn a_person_who_comes_back_in_time_finds_everything_as_it_was_and_one_who_does_not_finds_nothing() {
+fn a_session_that_reconnects_in_time_keeps_its_children_and_otherwise_they_end() {
     apart(|| {
         for kind in KINDS {
             let connect = || Session::connect("s", Ending::KeepFor(KEPT));

@@ -242,7 +242,7 @@ fn what_a_killed_holder_of_the_slot_has_left_is_ended_first() {
     apart(|| {
         let mut pen = Kind::Blocking
             .ready(&child(&["tree", "stubborn", "daemon"]).slot("s", IfTaken::Wait).build().expect("right"));
-        pen.child(); // its guard has put on record who is who
+        pen.child(); // its guard has written its record
         std::mem::forget(pen);
         let before = trees();
         assert_eq!(before.len(), 2);

@@ -180,7 +180,7 @@ fn news_of_a_task_goes_to_the_session_that_started_it() {
 }
 
 #[test]
-fn what_a_child_says_of_itself_goes_to_all_who_have_spoken() {
+fn what_a_child_says_of_itself_goes_to_all_sessions_that_have_spoken() {
     let mut stage = Stage::shared();
     stage.join(C);
     stage.child_says(&notify("notifications/tools/list_changed", "{}"));

@@ -110,7 +110,7 @@ fn another_version_other_capabilities_or_another_era_need_another_child() {
 }
 
 #[test]
-fn who_waited_to_see_what_a_child_is_told_is_sent_elsewhere_with_all_it_has_said() {
+fn a_session_that_waited_to_see_what_a_child_is_told_is_sent_elsewhere_with_all_it_has_said() {
     let mut router = Router::new(routing(), counted());
     router.join(A);
     router.join(B);

@@ -105,7 +105,7 @@ fn a_handler_falls_through_to_the_sessions_that_are_left() {
 }
 
 #[test]
-fn who_leaves_leaves_its_calls_to_the_child() {
+fn a_session_that_leaves_leaves_its_calls_to_the_child() {
     let mut stage = stage(&[], ReverseTo::Certain);
     let ours = stage.calls(A, "1", "x");
     stage.calls(B, "1", "x");

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn who_leaves_has_its_calls_cancelled_and_hears_no_more() {
+fn a_session_that_leaves_has_its_calls_cancelled_and_hears_no_more() {
     let mut stage = Stage::shared();
     let one = stage.calls(A, "1", "tools/call");
     let two = stage.calls(A, "2", "tools/call");

@@ -142,7 +142,7 @@ fn what_the_child_prints_is_for_its_log() {
 }
 
 #[test]
-fn who_waits_for_an_answer_that_cannot_be_given_is_told() {
+fn a_session_that_waits_for_an_answer_that_cannot_be_given_is_told() {
     let mut stage = Stage::shared();
     let ours = stage.calls(A, "1.0", "tools/call");
     let id = Id::Int(ours.as_i64().expect("ours"));

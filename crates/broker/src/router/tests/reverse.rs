@@ -37,7 +37,7 @@ fn the_only_calling_session_is_asked_and_only_it_may_answer() {
 }
 
 #[test]
-fn the_only_one_who_is_there_is_asked() {
+fn the_only_session_is_asked() {
     let mut stage = Stage::new(routing());
     stage.shake_hands(&[A]);
     asks(&mut stage, "0", "elicitation/create");
@@ -142,7 +142,7 @@ fn that_an_elicitation_is_complete_is_told_to_the_session_that_had_it() {
 }
 
 #[test]
-fn if_the_one_who_was_asked_leaves_the_child_is_told() {
+fn if_the_session_that_was_asked_leaves_the_child_is_told() {
     let mut stage = Stage::shared();
     stage.calls(B, "1", "tools/call");
     asks(&mut stage, "1.0", "sampling/createMessage");
@@ -154,7 +154,7 @@ fn if_the_one_who_was_asked_leaves_the_child_is_told() {
 }
 
 #[test]
-fn the_newest_is_asked_if_that_is_wanted_and_the_next_one_if_he_leaves() {
+fn the_newest_session_is_asked_if_that_is_wanted_and_the_next_one_if_it_leaves() {
     let mut stage = Stage::new(Routing { reverse: ReverseTo::Newest, ..routing() });
     stage.join(C);
     stage.shake_hands(&[A, B]);

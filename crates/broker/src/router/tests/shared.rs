@@ -174,7 +174,7 @@ fn a_session_that_leaves_gives_up_what_no_other_has() {
 }
 
 #[test]
-fn who_leaves_before_its_subscription_is_made_gives_it_up_when_it_is() {
+fn a_session_that_leaves_before_its_subscription_is_made_gives_it_up_when_it_is() {
     let mut stage = Stage::shared();
     subscribe(&mut stage, A, "a://x");
     let id = told_one(&mut stage, "resources/subscribe");
