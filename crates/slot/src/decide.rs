@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_starting_holder_is_never_touched() {
+    fn a_starting_holder_that_is_not_stopped_is_never_touched() {
         let starts = |seen: &&Observation| {
             matches!(seen.holder, HolderState::Starting | HolderState::Unknown) && seen.frozen.is_none()
         };
