@@ -243,8 +243,9 @@ impl Found {
     }
 }
 
-/// A command that starts with no signal ignored, whatever this process inherited: `nohup` ignores SIGHUP, and a shell without job control
-/// ignores SIGINT and SIGQUIT in its background jobs. A program that is started like that does not end by these signals.
+/// A command that starts with no signal ignored, even if this process inherited some: `nohup` ignores SIGHUP, and a
+/// shell without job control ignores SIGINT and SIGQUIT in its background jobs. A program that is started like that
+/// does not end by these signals.
 fn as_from_a_shell(program: &Path) -> Command {
     if ![Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].into_iter().any(is_ignored) {
         return Command::new(program);
@@ -545,7 +546,7 @@ pub fn open_files() -> io::Result<Vec<(i32, String)>> {
     Ok(files)
 }
 
-/// Unrelated processes that nostray must not touch: one in this group, and one that leads a group of its own.
+/// Unrelated processes that nostray must not touch: one is in this process group, the other leads its own.
 #[derive(Debug)]
 pub struct Bystanders {
     scene: Scene,
