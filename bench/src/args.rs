@@ -34,8 +34,8 @@ registry
       measures `nostray ps` and `nostray sweep` against `ps -e`
 race  kills the pen's own processes at random moments and looks for survivors; with `--managed`
       those around a supervised child, which must not be started beside the last one either;
-      with `--slots`, twenty want one slot, and whoever is there is struck: never two hold it, and
-      it is obtained in the end;
+      with `--slots`, twenty callers want one slot, and callers and holders are struck: never two
+      hold it, and one obtains it in the end;
       `--rounds 1 --seed S` plays one round again";
 
 /// What to do.

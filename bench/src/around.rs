@@ -1,5 +1,5 @@
 //! The process around the benchmark: it starts this program a second time, which does the work, and afterwards ends
-//! whatever that has left behind, whether it finished, failed, panicked (which aborts) or was interrupted.
+//! every process that the work left behind, whether it finished, failed, panicked (which aborts) or was interrupted.
 //!
 //! What belongs to the run is told by a variable in its environment, which everything below it inherits; or, since a broker has an
 //! environment of its own, by where its program is.
@@ -85,10 +85,10 @@ impl Run {
         Ok(run)
     }
 
-    /// Kills everybody who is left of the run, and says who that was.
+    /// Kills every process that is left of the run, and returns their pids and commands.
     fn sweep(&self) -> Vec<String> {
         let mut killed = Vec::new();
-        while let left = self.everybody()
+        while let left = self.processes()
             && !left.is_empty()
         {
             for found in left {
@@ -101,20 +101,21 @@ impl Run {
         killed
     }
 
-    fn everybody(&self) -> Vec<Found> {
-        everybody(&self.mark, &self.folder)
+    fn processes(&self) -> Vec<Found> {
+        processes(&self.mark, &self.folder)
     }
 }
 
 /// All processes of this run but this one, for the process that does the work.
 pub(crate) fn company() -> Vec<Found> {
     let mark = std::env::var(MARK).unwrap_or_default();
-    let mut others = everybody(&mark, &std::env::temp_dir());
+    let mut others = processes(&mark, &std::env::temp_dir());
     others.retain(|found| found.stat.pid != getpid());
     others
 }
 
-fn everybody(mark: &str, folder: &Path) -> Vec<Found> {
+/// All processes that bear the mark, or whose program is in this folder.
+fn processes(mark: &str, folder: &Path) -> Vec<Found> {
     let mark = format!("{MARK}={mark}");
     let bears = |pid: Pid| {
         let process = Path::new("/proc").join(pid.to_string());

@@ -122,7 +122,7 @@ impl Check {
     }
 
     /// At the end of a part that has ended everything it started.
-    fn nobody_left(ground: &Ground) -> Self {
+    fn no_child_left(ground: &Ground) -> Self {
         Self::new("no child that was started is left", running(&ground.programs.badchild).is_empty())
     }
 }

@@ -22,7 +22,8 @@ impl Entrance {
         Self { variant, server: server.clone(), _beside: None }
     }
 
-    /// To a server that somebody has started for all sessions, each of which has a process that goes there.
+    /// To a server that a gateway or a daemon has started for all sessions; each session starts a process that connects
+    /// to it.
     pub(crate) fn beside((started, variant): (Started, Variant), server: &Server) -> Self {
         Self { variant, server: Server { command: Vec::new(), ..server.clone() }, _beside: Some(started) }
     }
@@ -112,7 +113,7 @@ pub(crate) fn until_alone() -> Result<(), Failure> {
     }
     let left: Vec<String> =
         around::company().iter().map(|found| format!("{} {}", found.stat.pid, found.command)).collect();
-    Err(format!("still there although nobody needs it: {left:#?}").into())
+    Err(format!("still running although no session is open: {left:#?}").into())
 }
 
 /// One look at all processes of the run, in KiB of PSS.
@@ -121,7 +122,7 @@ pub(crate) struct Look {
     /// How many processes are the server.
     pub(crate) servers: usize,
     pub(crate) of_servers: f64,
-    /// Everybody else: what is around the servers.
+    /// All other processes: what is around the servers.
     pub(crate) around: f64,
     /// A part of that.
     pub(crate) of_broker: f64,

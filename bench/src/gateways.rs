@@ -33,7 +33,7 @@ enum Kind {
 }
 
 impl Gateway {
-    /// Those who are here.
+    /// The gateways that are installed.
     pub(crate) fn all(peers: &Peers) -> Vec<Self> {
         let all = [
             ("mcp-proxy", &peers.mcp_proxy, Kind::McpProxy),
@@ -51,8 +51,8 @@ impl Gateway {
         self.kind != Kind::Supergateway
     }
 
-    /// Whether a session is sent what others have asked for, so that only one at a time can ask.
-    pub(crate) fn answers_everybody(&self) -> bool {
+    /// Whether each answer goes to every session, so that only one session at a time can ask.
+    pub(crate) fn answers_every_session(&self) -> bool {
         self.kind == Kind::SupergatewaySse
     }
 
@@ -114,7 +114,7 @@ impl Gateway {
     }
 }
 
-/// Nobody listens there now, and the kernel does not give it to the next who asks for any.
+/// A port at which no process listens now. The kernel does not give it to the next process that asks for any port.
 fn free_port() -> Result<u16, Failure> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

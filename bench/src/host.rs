@@ -97,12 +97,12 @@ impl Host {
         Ok(line)
     }
 
-    /// Where whom it started beside the command plays.
+    /// The scene of the friend, which it started beside the command.
     pub(crate) fn friends(&mut self) -> &mut Scene {
         &mut self.friends
     }
 
-    /// Whether whom it started beside the command is there.
+    /// Whether the friend, which it started beside the command, is alive.
     pub(crate) fn has_its_friend(&self) -> bool {
         self.friends.processes().len() == 1
     }
@@ -126,7 +126,7 @@ impl Drop for Host {
     }
 }
 
-/// The token of a scene, to be given to somebody else's children.
+/// The token of a scene, for a host that marks its own children with it.
 pub(crate) fn token(scene: &Scene) -> Result<OsString, Failure> {
     let command = scene.command("/".as_ref());
     let mut variables = command.get_envs();

@@ -51,7 +51,7 @@ impl Looks {
             times[0].push(time(scene.command("ps".as_ref()).arg("-e"))?);
             times[1].push(time(scene.command(nostray).arg("ps"))?);
             times[2].push(time(scene.command(nostray).arg("sweep"))?);
-            // Its record names nobody who is left.
+            // None of the processes in its record is left.
             leave_a_dead_record(programs, &dead)?;
             times[3].push(time(dead.command(nostray).args(["sweep", "--dry-run"]))?);
         }

@@ -14,7 +14,7 @@ pub(crate) fn describe() -> String {
     format!("Linux {}, {cores} cores of {model}, {gib:.1} GiB, as {user}", kernel.trim())
 }
 
-/// The memory that can be had without taking it from anybody, in MiB.
+/// The memory that can be had without taking it from another process, in MiB.
 pub(crate) fn free_mib() -> Option<usize> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
     let kib = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

@@ -47,7 +47,7 @@ use std::process::ExitCode;
 
 use args::Command;
 
-/// Whatever went wrong, for a person to read.
+/// What went wrong, for a person to read.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {

@@ -11,7 +11,7 @@ use crate::stats::{Spread, median};
 use crate::variants::Variant;
 use crate::{Failure, screen};
 
-/// Start-up is over by then, and whatever is given back has been.
+/// By then start-up is over, and memory that is given back has been.
 const SETTLED: Duration = Duration::from_millis(200);
 
 /// One process, in KiB.

@@ -15,7 +15,7 @@ use crate::variants::{Started, Variant};
 pub(crate) const VERSION: &str = "0.4.0";
 /// It counts requests by their bytes, and clients; neither is to be what is measured.
 const LIMITS: &[&str] = &["--max-active-clients", "1000", "--max-request-bytes", "100000000"];
-/// What it has to say goes to its stdout, which nobody reads.
+/// Its log goes to stdout, and the benchmark does not read that.
 const QUIET: &[&str] = &["--log-level", "error"];
 
 /// Where its programs are.

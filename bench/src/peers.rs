@@ -17,7 +17,7 @@ pub(crate) use npm::everything;
 /// A program, or why it cannot be measured here.
 pub(crate) type Peer = Result<PathBuf, Failure>;
 
-/// Everybody.
+/// All programs that nostray is compared with.
 pub(crate) struct Peers {
     pub(crate) tini: Peer,
     pub(crate) dumb_init: Peer,
@@ -31,7 +31,7 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// Installs whoever is not there yet; the first time takes minutes.
+    /// Finds all peers, and installs those that are missing; the first time takes minutes.
     pub(crate) fn find(mut doing: impl FnMut(&str)) -> Self {
         doing("tini, dumb-init, bubblewrap and setpriv");
         let works = |peer: Peer, words: &[&str]| peer.and_then(|program| probed(program, words));
@@ -49,7 +49,7 @@ impl Peers {
         Self { tini, dumb_init, bwrap, setpriv, supervisord, pm2, mcp_proxy, supergateway, mux }
     }
 
-    /// Who is not here, and why.
+    /// The peers that are missing, and why.
     pub(crate) fn missing(&self) -> Vec<String> {
         let why = |name: &str, error: Option<&Failure>| error.map(|why| format!("{name}: {why}"));
         let programs = [
@@ -66,7 +66,7 @@ impl Peers {
         programs.chain(why("rmcp-mux", self.mux.as_ref().err())).collect()
     }
 
-    /// Who is here, and in which version.
+    /// The versions of the peers that are installed.
     pub(crate) fn versions(&self) -> Vec<String> {
         let said = |peer: &Peer, word: &str| {
             let output = Command::new(peer.as_ref().ok()?).arg(word).stdin(Stdio::null()).output().ok()?;

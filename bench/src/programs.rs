@@ -51,7 +51,7 @@ pub(crate) fn is_started_with(found: &Found, command: &[OsString]) -> bool {
     std::fs::read(format!("/proc/{}/cmdline", found.stat.pid)).is_ok_and(|line| line == words)
 }
 
-/// All processes that run this program. For one that was built for this run, that is all there are of it.
+/// All processes that run this program. If the program was built for this run, all of them belong to the run.
 pub(crate) fn running(program: &Path) -> Vec<Found> {
     let all = nostray_sys::proc::scan().unwrap_or_default();
     let runs_it = |stat: &nostray_sys::proc::Stat| {
@@ -63,12 +63,12 @@ pub(crate) fn running(program: &Path) -> Vec<Found> {
         .collect()
 }
 
-/// Waits until nobody runs this program.
+/// Waits until no process runs this program.
 pub(crate) fn until_none_runs(program: &Path) -> Result<(), Failure> {
     if badchild::comes_true(badchild::PATIENCE, &mut || running(program).is_empty()) {
         return Ok(());
     }
     let left: Vec<String> =
         running(program).iter().map(|found| format!("{} {}", found.stat.pid, found.command)).collect();
-    Err(format!("still there although nobody needs it: {left:#?}").into())
+    Err(format!("still running although no session is open: {left:#?}").into())
 }

@@ -1,10 +1,10 @@
 //! `race`: the pen's own processes are killed at random moments, but never all of them in a round, and sometimes the host; in
-//! the end nobody of the tree may be left, and nobody else may have been touched. With `--managed` it is those around a
-//! supervised child, which comes back meanwhile, but never beside the last one.
+//! the end no process of the tree may be left, and the host's other child must be alive. With `--managed` the processes
+//! around a supervised child are killed; the child comes back meanwhile, but never beside the last one.
 //!
-//! With `--slots`, it is twenty who want one slot that are struck; see `badchild::contest`.
+//! With `--slots`, twenty callers that want one slot are struck; see `badchild::contest`.
 //!
-//! All of them at once is left out but for slots: then the tree does survive, until a later `nostray sweep`.
+//! Only `--slots` kills all of a pen's own processes at once: the tree then survives until a later `nostray sweep`.
 
 mod chain;
 mod plan;
@@ -78,8 +78,8 @@ pub(crate) fn run(options: &args::Race) -> Result<ExitCode, Failure> {
     let [managed, front, spare, guard, host] = tally.killed.each_ref().map(|count| count.load(Ordering::Relaxed));
     let managed = if options.managed { format!("managed front {managed}, ") } else { String::new() };
     screen::print(format_args!(
-        "{played} rounds in {:.0} s; killed: {managed}front {front}, spare {spare}, guard {guard}, host {host} times; nobody to \
-         kill in {} rounds; slowest end {} ms after the last kill; empty control groups left behind: {}",
+        "{played} rounds in {:.0} s; killed: {managed}front {front}, spare {spare}, guard {guard}, host {host} times; \
+         no process to kill in {} rounds; slowest end {} ms after the last kill; empty control groups left behind: {}",
         start.elapsed().as_secs_f64(),
         tally.missed.load(Ordering::Relaxed),
         tally.slowest_ms.load(Ordering::Relaxed),
@@ -94,7 +94,7 @@ pub(crate) fn run(options: &args::Race) -> Result<ExitCode, Failure> {
 }
 
 fn work(stage: &Stage, options: &args::Race, tally: &Tally) {
-    // Looked at once more a round later: somebody who was just being born may have been overlooked.
+    // Look at a scene once more a round later: the first look may have missed a process that was just being forked.
     let mut before: Option<(Scene, String)> = None;
     loop {
         let round = tally.next.fetch_add(1, Ordering::Relaxed);
@@ -158,7 +158,7 @@ fn fail(tally: &Tally, title: &str, trouble: &Trouble) {
     }
 }
 
-/// Control groups of pens in which nobody is. Other pens of this machine may come and go meanwhile, so this is for
+/// Counts the empty control groups of pens. Other pens of this machine may come and go meanwhile, so this is for
 /// information only.
 fn groups_left() -> usize {
     let folders = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].into_iter().filter_map(|f| std::fs::read_dir(f).ok());

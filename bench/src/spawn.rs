@@ -94,7 +94,8 @@ fn one(way: Way, runtime: &Runtime, spec: &PenSpec) -> Result<(f64, f64), Failur
     let mut command = Command::new(PROGRAM[0]);
     command.args(&PROGRAM[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if way == Way::Fork {
-        // Somebody else's rights, even if they are one's own, is what `posix_spawn` cannot do; the standard library forks then.
+        // `posix_spawn` cannot set a user, so the standard library forks when one is given, even if it is the current
+        // user.
         command.uid(nostray_sys::process::user());
     }
     let mut child = command.spawn()?;

@@ -25,7 +25,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Those that are here.
+    /// The supervisors that are installed.
     pub(crate) fn all(peers: &Peers) -> Vec<Self> {
         let supervisord = peers.supervisord.as_ref().ok().cloned().map(Self::Supervisord);
         let pm2 = peers.pm2.as_ref().ok().cloned().map(Self::Pm2);

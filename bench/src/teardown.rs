@@ -81,11 +81,12 @@ impl Times {
     }
 }
 
-/// Who leaves how many survivors of which trees; one try each, the variants all at once, so that survivors are waited for together.
+/// How many survivors of which trees each variant leaves; one try each, all variants at once, so that survivors are
+/// waited for together.
 pub(crate) struct Survivors(Vec<(&'static str, Tree, usize)>);
 
 impl Survivors {
-    /// Nothing is known of anybody.
+    /// Nothing is known of any variant.
     pub(crate) fn unknown() -> Self {
         Self(Vec::new())
     }
@@ -231,8 +232,8 @@ fn one(variant: &Variant, programs: &Programs, tree: Tree) -> Result<Outcome, Fa
     }
     let start = Instant::now();
     host.kill()?;
-    // One after the other: the last of them to be waited for has ended when all have, and waiting for a thousand at
-    // once would cost a look at each of them for every one that ends.
+    // Wait for one after the other: when the last wait returns, all have ended. A poll over a thousand of them would
+    // look at each for every process that ends.
     for (_, handle) in &members {
         let left = (start + PATIENCE).saturating_duration_since(Instant::now());
         wait(&[(handle.as_fd(), Until::Readable)], Some(left))?;
@@ -249,7 +250,7 @@ fn one(variant: &Variant, programs: &Programs, tree: Tree) -> Result<Outcome, Fa
     }
 }
 
-/// Everybody but the host, with handles that tell when they end.
+/// All processes of the scene but the host, with handles that tell when they end.
 fn handles(scene: &Scene, host: &Host) -> Result<Vec<(Found, Pidfd)>, Failure> {
     let host = host.pid()?;
     let others = scene.processes().into_iter().filter(|found| found.stat.pid != host);

@@ -88,7 +88,7 @@ pub(crate) fn dense_loads() -> Vec<Load> {
     long.map(|load| Load { filling: Filling::Dense, ..load }).collect()
 }
 
-/// One short message at a time, with everybody on one processor.
+/// One short message at a time, with host, server and all processes between them on one processor.
 pub(crate) fn together() -> Load {
     Load { on_one_processor: true, ..load(200, 1, 1000) }
 }

@@ -14,9 +14,9 @@ use crate::Failure;
 use crate::peers::{Peer, Peers};
 use crate::programs::{Programs, in_path};
 
-/// All of the machine, and the end of it with whoever started it.
+/// The child sees all of the machine, and ends with the process that started bwrap.
 pub(crate) const BWRAP: [&str; 4] = ["--dev-bind", "/", "/", "--die-with-parent"];
-/// The same, in which it sees itself alone.
+/// The same, with a pid namespace: the child sees only its own processes.
 pub(crate) const BWRAP_PID: [&str; 3] = ["--unshare-pid", "--proc", "/proc"];
 
 #[derive(Clone, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl Started {
         own
     }
 
-    /// The number of whom the host has started.
+    /// The pid of the process that the host has started.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }

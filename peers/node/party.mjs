@@ -3,7 +3,7 @@
 // Each guest has a connection of its own, started by the server's command line, and writes down what it saw, as on a tour.
 // All that it says bears its name, so that it would notice what is meant for another. Guests, also those of other programs,
 // wait for each other in a folder before each step: they count their requests alike, so the same ids and progress tokens
-// are in flight at the same time. A guest that is alone waits for nobody, and must have seen the same in the end.
+// are in flight at the same time. A guest that is alone does not wait, and must have seen the same in the end.
 //
 // ORDERS is JSON: `sdk` (1 or 2), `mode` (of sdk 2), `guests` (each with `name` and `number`), `of` (how many there are in
 // all), `meet` (the folder), `parts` (what is done, in this order), `without` (capabilities that they do not have).
@@ -82,7 +82,7 @@ class Guest {
     return this.peer.call(name, args, progress);
   }
 
-  /** Whatever the server has said to anybody before this has come when it is answered. */
+  /** When this is answered, all that the server has said before has arrived. */
   flush() {
     return this.call(this.words.echo('flush'));
   }
@@ -153,7 +153,7 @@ class Guest {
         await this.step(name, () => peer.cancel(...words.wait, () => this.flush()));
       } else {
         await this.step(name, () => this.call(words.work(8), true), words.isEverything ? 7 : 8);
-        // As many requests as those who cancel have made.
+        // As many requests as the cancelling guests have made.
         await this.flush();
       }
     }
@@ -172,7 +172,7 @@ class Guest {
   async levels() {
     const { peer, words, isOdd } = this;
     await this.together('level', () => peer.setLevel(words.levels[isOdd ? 1 : 0]));
-    // The other one logs that somebody subscribes.
+    // Server-everything logs each subscription.
     if (!words.isEverything) {
       await this.together('log', () => peer.call('log', { name: this.name }), isOdd ? 1 : 2);
     }
@@ -184,7 +184,8 @@ class Guest {
     const last = orders.of - 1;
     await this.together('subscribe', () => peer.subscribe(words.own));
     await this.together('subscribe to what all do', () => peer.subscribe(words.common));
-    // Server-everything logs what it is told of subscriptions, and of one that is not the last to end it is not told.
+    // Server-everything logs the subscriptions that it is told of; it is told of an end only when the last guest
+    // unsubscribes.
     if (words.isEverything) await this.together('level again', () => peer.setLevel('error'));
     const touch = () => this.call(words.touch(words.common));
     if (words.isEverything) {
@@ -210,7 +211,7 @@ class Guest {
     await this.common('announce', 0, () => this.peer.call('announce', {}), 1);
   }
 
-  /** Has the server ask something of which nobody can tell to whom it belongs, so that it is careful from now on. */
+  /** Has the server ask something that the router cannot assign to a session; it takes turns from then on. */
   async provoke() {
     if (orders.of === 1) return;
     await this.meet('provoke');

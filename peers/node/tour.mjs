@@ -1,8 +1,9 @@
 // The tour that every TypeScript client takes: the same steps, in the same order, against any server. See tour.py.
 //
-// A client program hands over a peer, which hides how its SDK spells a call. (Its `cancel` cancels a call when that says that it
-// has begun, since one that is read together with its end, an SDK may go on with; and then makes another one.) The tour writes down everything it saw:
-// answers, and what it heard from the server meanwhile. What differs between any two runs (ids, times) is not in it.
+// A client program hands over a peer, which hides how its SDK spells a call. (Its `cancel` cancels a call when the
+// server says that the call has begun, and then makes another call. If an SDK reads a call together with its cancel, it
+// may go on with the call.) The tour writes down everything it saw: answers, and what it heard from the server
+// meanwhile. What differs between any two runs (ids, times) is not in it.
 
 import { existsSync, realpathSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -20,7 +21,8 @@ export const ODD_TEXT = 'line\u2028separator \u2029 "quoted" \\ tab\t end\r\n\u{
 export const LONG_TEXT = 'nostray '.repeat(30_000);
 // Longer than `--hibernate 1s`: nothing is in flight, so the server may go to sleep.
 const PAUSE = Number(process.env.TOUR_PAUSE ?? '1.5') * 1000;
-// Where somebody who sees the server sleep says when a pause is over; without it, time does.
+// A folder in which the test, which sees the server sleep, says when a pause is over; without it, a pause takes its
+// time.
 const GATE = process.env.TOUR_GATE;
 let pauses = 0;
 
@@ -34,7 +36,7 @@ async function pause() {
   if (GATE === undefined) return sleep(PAUSE);
   const number = ++pauses;
   writeFileSync(`${GATE}/waits-${number}`, '');
-  // Whoever was to say so may be gone, and nobody else ends us.
+  // The test that was to say so may be gone, and nothing else ends this process.
   const deadline = Date.now() + PATIENT.timeout;
   while (!existsSync(`${GATE}/on-${number}`)) {
     if (Date.now() > deadline) throw new Error(`pause ${number} does not end`);

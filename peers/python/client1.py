@@ -66,7 +66,7 @@ class Client1:
                 types.ClientNotification(types.CancelledNotification(params=cancelled))
             )
             await after()
-            # An answer has come before that one; whoever waits for it has taken it by then.
+            # An answer to the call has come before that; the task that waits for it has taken it when all tasks wait.
             await anyio.wait_all_tasks_blocked()
             group.cancel_scope.cancel()
         return outcome

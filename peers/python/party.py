@@ -107,7 +107,7 @@ class Guest:
         return await self.peer.call(*call, progress=progress)
 
     async def flush(self) -> Any:
-        """Whatever the server has said to anybody before this has come when it is answered."""
+        """When this is answered, all that the server has said before has arrived."""
         return await self.call(self.words.echo("flush"))
 
     async def step(self, name: str, act: Act, expect: int = 0) -> None:
@@ -180,7 +180,7 @@ class Guest:
             else:
                 heard = 7 if self.words.is_everything else 8
                 await self.step(name, lambda: self.call(self.words.work(8), progress=True), heard)
-                # As many requests as those who cancel have made.
+                # As many requests as the cancelling guests have made.
                 await self.flush()
         # What was cancelled goes on there, unheard, and an SDK may stumble over what comes while it leaves: until the same is over that
         # began later.
@@ -195,7 +195,7 @@ class Guest:
     async def levels(self) -> None:
         """How much each wants to be told."""
         await self.together("level", lambda: self.peer.set_level(self.words.levels[self.is_odd]))
-        # The other one logs that somebody subscribes.
+        # Server-everything logs each subscription.
         if not self.words.is_everything:
             await self.together("log", lambda: self.peer.call("log", {"name": self.name}), 1 if self.is_odd else 2)
 
@@ -205,7 +205,8 @@ class Guest:
         last = ORDERS["of"] - 1
         await self.together("subscribe", lambda: peer.subscribe(words.own))
         await self.together("subscribe to what all do", lambda: peer.subscribe(words.common))
-        # Server-everything logs what it is told of subscriptions, and of one that is not the last to end it is not told.
+        # Server-everything logs the subscriptions that it is told of; it is told of an end only when the last guest
+        # unsubscribes.
         if words.is_everything:
             await self.together("level again", lambda: peer.set_level("error"))
 
@@ -238,7 +239,7 @@ class Guest:
         await self.in_common("announce", 0, lambda: self.peer.call("announce", {}), 1)
 
     async def provoke(self) -> None:
-        """Has the server ask something of which nobody can tell to whom it belongs, so that it is careful from now on."""
+        """Has the server ask something that the router cannot assign to a session; it takes turns from then on."""
         if ALONE:
             return
         await self.meet("provoke")

@@ -20,7 +20,8 @@ ODD_TEXT = 'line\u2028separator \u2029 "quoted" \\ tab\t end\r\n\U0001f680 \u000
 LONG_TEXT = "nostray " * 30_000
 # Longer than `--hibernate 1s`: nothing is in flight, so the server may go to sleep.
 PAUSE = float(os.environ.get("TOUR_PAUSE", "1.5"))
-# Where somebody who sees the server sleep says when a pause is over; without it, time does.
+# A folder in which the test, which sees the server sleep, says when a pause is over; without it, a pause takes its
+# time.
 GATE = os.environ.get("TOUR_GATE")
 PAUSES = itertools.count(1)
 
@@ -44,8 +45,8 @@ class Peer(Protocol):
     async def list(self, what: str) -> Any: ...
     async def call(self, name: str, arguments: dict[str, Any], progress: bool = False) -> Any: ...
     async def cancel(self, name: str, arguments: dict[str, Any], after: Callable[[], Awaitable[Any]]) -> str:
-        """Cancels a call when it says that it has begun: one that is read together with its end, an SDK may go on with. Then
-        makes another call, whose answer comes after whatever comes for the cancelled one."""
+        """Cancels a call when the server says that it has begun: an SDK that reads a call together with its cancel
+        may go on with it. Then makes another call, whose answer comes after all that comes for the cancelled call."""
         ...
     async def read(self, uri: str) -> Any: ...
     async def prompt(self, name: str, arguments: dict[str, str]) -> Any: ...
@@ -217,7 +218,7 @@ async def pause() -> None:
         return
     number = next(PAUSES)
     (Path(GATE) / f"waits-{number}").touch()
-    # Whoever was to say so may be gone, and nobody else ends us.
+    # The test that was to say so may be gone, and nothing else ends this process.
     with anyio.fail_after(240):
         while not (Path(GATE) / f"on-{number}").exists():
             await anyio.sleep(0.05)

@@ -71,7 +71,7 @@ impl Curves {
                 names.push(Name { x: x + 10.0, y, colour, curve });
             }
         }
-        // Only those that stand behind the same point can cover each other.
+        // Only names behind the same point can cover each other.
         names.sort_by(|a, b| a.x.total_cmp(&b.x).then(a.y.total_cmp(&b.y)));
         let heights = names.chunk_by(|a, b| (a.x - b.x).abs() < 1.0);
         let heights = heights.flat_map(|names| apart(&names.iter().map(|name| name.y).collect::<Vec<_>>()));
@@ -105,7 +105,7 @@ fn apart(heights: &[f64]) -> Vec<f64> {
         let least = placed.last().map_or(f64::NEG_INFINITY, |last| last + APART);
         placed.push(height.max(least));
     }
-    // Whoever was pushed below the paper's edge pushes back.
+    // A name that was pushed below the paper's edge pushes the names above it up.
     let mut most = BOTTOM + 8.0;
     for height in placed.iter_mut().rev() {
         *height = height.min(most);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 pub(super) const WIDTH: f64 = 760.0;
-/// From the edge to whatever is drawn.
+/// From the edge of the paper to the drawing.
 pub(super) const MARGIN: f64 = 16.0;
 /// The title's, above everything else.
 pub(super) const HEAD: f64 = 44.0;

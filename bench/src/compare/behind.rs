@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_faster_is_named_with_numbers() {
+    fn a_faster_contender_is_named_with_numbers() {
         let ours = measured("`nostray ps`", &[8.0, 9.0, 10.0]);
         let others = [measured("`ps -e`", &[4.0, 5.0, 6.0]), measured("`pm2 jlist`", &[400.0])];
         let said = behind("Looking at one pen", MS, &ours, &others);

@@ -1,4 +1,4 @@
-//! What stays behind: eight trees, five ways in which their time comes, and who is still there afterwards, with everybody around them.
+//! What stays behind: eight trees, five ways in which they end, and which processes each contender leaves.
 
 mod case;
 mod census;
@@ -54,7 +54,7 @@ pub(super) fn measure(ground: &Ground) -> Result<Answer, Failure> {
     let tally = Tally { contenders, seen };
     let mut checks = checks(&tally, count, &failed);
     checks.push(Check::new(
-        "Containment: nobody of any tree was there after the last one",
+        "Containment: no process of any tree was there after the last one",
         running(&ground.programs.badchild).is_empty(),
     ));
     let passes = if passes == 1 {
@@ -65,9 +65,10 @@ pub(super) fn measure(ground: &Ground) -> Result<Answer, Failure> {
     Ok(Answer {
         title: "What stays behind",
         lead: format!(
-            "A host starts a server with a wrapper around it; the server starts one descendant. Both speak and are there, then the event \
-             comes, and who still bears the mark of the tree in its environment is looked up in `/proc`, whatever the wrapper believes. \
-             {count} trees, many at a time. {passes} The latest of the looks was {:.1} s late.",
+            "A host starts a server with a wrapper around it; the server starts one descendant. When both run, the \
+             event comes. The processes that still bear the mark of the tree in their environment are then looked up \
+             in `/proc`; the wrapper is not asked. {count} trees, many at a time. {passes} The latest of the looks \
+             was {:.1} s late.",
             tally.latest_look().as_secs_f64()
         ),
         tables: tables::all(&tally),
@@ -154,7 +155,7 @@ fn checks(tally: &Tally, count: usize, failed: &[String]) -> Vec<Check> {
     let whom = if hitters.is_empty() { String::new() } else { format!(" (it was with {})", hitters.join(", ")) };
     checks.push(Check::new(
         format!(
-            "Containment: nobody else was hit: the host's other child was there after each of {count} events{whom}"
+            "Containment: no other process was hit: the host's other child was there after each of {count} events{whom}"
         ),
         hitters.is_empty(),
     ));

@@ -90,8 +90,8 @@ impl<'a> Contender<'a> {
         Self::new("nostray share", Servers::One, move |server| Ok(Entrance::through(variant(), server)))
     }
 
-    /// Each session has a server of its own: what is in its environment is in nobody else's.
-    pub(super) fn share_with_nobody(ground: &'a Ground) -> Self {
+    /// Each session has a server of its own, since each session's environment differs.
+    pub(super) fn share_a_key_each(ground: &'a Ground) -> Self {
         let variant = || share(&ground.programs, &[]);
         Self::new("nostray share, a key each", Servers::Each, move |server| Ok(Entrance::through(variant(), server)))
     }
@@ -106,14 +106,14 @@ impl<'a> Contender<'a> {
     pub(super) fn gateways(ground: &'a Ground) -> Vec<Self> {
         let contender = |gateway: Gateway| {
             let servers = if gateway.shares() { Servers::One } else { Servers::Each };
-            let (name, at_once) = (gateway.name, if gateway.answers_everybody() { 1 } else { AT_ONCE });
+            let (name, at_once) = (gateway.name, if gateway.answers_every_session() { 1 } else { AT_ONCE });
             let enter = move |server: &Server| Ok(Entrance::beside(gateway.start(server)?, server));
             Self { interpreted: true, at_once, ..Self::new(name, servers, enter) }
         };
         Gateway::all(&ground.peers).into_iter().map(contender).collect()
     }
 
-    /// Those that only start a server, as far as they are here.
+    /// The wrappers, which only start a server, as far as they are installed.
     pub(super) fn wrappers(ground: &'a Ground) -> Vec<Self> {
         wrappers(ground).into_iter().map(|variant| Self::through(variant, Servers::Each)).collect()
     }

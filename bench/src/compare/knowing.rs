@@ -54,7 +54,7 @@ pub(super) fn measure(ground: &Ground) -> Result<Answer, Failure> {
         tables,
         charts: charts(&grown, &woken),
         worse: worse(&crowded, &grown, &woken),
-        checks: checks(&crowded, &grown, &woken).into_iter().chain([Check::nobody_left(ground)]).collect(),
+        checks: checks(&crowded, &grown, &woken).into_iter().chain([Check::no_child_left(ground)]).collect(),
     })
 }
 
@@ -158,14 +158,14 @@ fn checks(crowded: &[Crowded], grown: &[Grown], woken: &[Woken]) -> Vec<Check> {
     };
     let restless = woken.iter().find(|woken| woken.name == RESTLESS).map_or(0.0, |woken| woken.wakeups);
     let what = format!("{RESTLESS} a tenth of a second at a time is seen to wake up ({restless:.1} a second)");
-    let everybody = "everybody who was watched while idle was there to be watched";
+    let watched = "every contender that was watched while idle had processes to watch";
     crowded
         .iter()
         .map(sees)
         .chain(grown.iter().map(lists))
         .chain([
             Check::new(what, restless >= 1.0),
-            Check::new(everybody, woken.iter().all(|woken| woken.processes > 0)),
+            Check::new(watched, woken.iter().all(|woken| woken.processes > 0)),
         ])
         .collect()
 }

@@ -18,10 +18,11 @@ use crate::traffic::{
     Amount, Limits, Load, Passes, Seen, Server, everything_loads, measure_leniently, native, native_loads, together,
 };
 
-const LEAD: &str = "A host calls the tool `echo` of a server and compares every answer. Nobody is on the way of `direct`, nor of `nostray run`. A bare \
-    relay is the least that can be in between: one process that copies bytes; `nostray run --respawn` is one process, too, and `nostray share` two. \
-    mcp-proxy and supergateway put a server on the network, so that a host of pipes needs two of their processes: one that listens and one that \
-    calls; rmcp-mux has two as well.";
+const LEAD: &str = "A host calls the tool `echo` of a server and compares every answer. With `direct` and `nostray \
+    run`, no process is between host and server. A bare relay is the least that can be in between: one process that \
+    copies bytes; `nostray run --respawn` is one process, too, and `nostray share` two. mcp-proxy and supergateway \
+    put a server on the network, so that a host of pipes needs two of their processes: a listener and a client; \
+    rmcp-mux has two as well.";
 
 /// How long a short message is.
 const SHORT: usize = 200;

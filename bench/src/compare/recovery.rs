@@ -72,7 +72,7 @@ pub(super) fn measure(ground: &Ground) -> Result<Answer, Failure> {
         tables,
         charts: charts(&with, &signs, &looped, minute),
         worse: worse(&with, &signs, &looped, &times),
-        checks: checks(&with, &looped, &times).into_iter().chain([Check::nobody_left(ground)]).collect(),
+        checks: checks(&with, &looped, &times).into_iter().chain([Check::no_child_left(ground)]).collect(),
     })
 }
 
@@ -150,7 +150,7 @@ fn checks(with: &[With], looped: &[Looped], times: &Times) -> Vec<Check> {
         let replaced = all.iter().filter(answered).all(|revival| revival.replaced);
         checks.push(Check::new(format!("every answer after a kill of {server} came from another process"), replaced));
         let some = all.iter().filter(answered).any(|revival| revival.ours);
-        checks.push(Check::new(format!("somebody recovers from a kill of {server}"), some));
+        checks.push(Check::new(format!("nostray recovers from a kill of {server}"), some));
         let direct = all.iter().find(|revival| revival.name == DIRECT);
         let ended = direct.is_some_and(|direct| matches!(direct.outcome, Outcome::Ended));
         checks.push(Check::new(format!("with nothing around it, a kill of {server} ends the session"), ended));

@@ -22,7 +22,7 @@ impl Results {
         let mut missing = ground.peers.missing();
         missing.extend(ground.everything.as_ref().err().map(|why| format!("server-everything: {why}")));
         if missing.is_empty() {
-            head.push_str("\nNobody had to be left out.\n");
+            head.push_str("\nNo peer had to be left out.\n");
         } else {
             head.push_str("\nLeft out, because it could not be had here:\n\n");
             missing.iter().for_each(|line| head.push_str(&format!("- {line}\n")));

@@ -33,7 +33,7 @@ pub(super) fn measure(ground: &Ground) -> Result<Answer, Failure> {
     let passes = if ground.is_quick() { 2 } else { 5 };
     let variants: Vec<_> = std::iter::once(nostray_run(&ground.programs)).chain(wrappers(ground)).collect();
     let (wrapper, sizes) = memory::measure(&variants, &ground.programs, passes)?;
-    let run = sizes.first().ok_or("nobody was looked at")?.1;
+    let run = sizes.first().ok_or("no variant was measured")?.1;
     let targets = targets(ground, &rows, run, &echo)?;
     let worse = worse::sentences(&rows).into_iter().chain(worse::of_wrappers(&sizes)).collect();
     Ok(Answer {

@@ -63,8 +63,8 @@ pub(super) fn measure(ground: &Ground) -> Result<Answer, Failure> {
 
 fn lead(everything: Option<&Server>) -> String {
     let server = everything.map_or_else(
-        || "a native one, since server-everything could not be had here".to_owned(),
-        |server| format!("{}, and a native one that needs next to no time itself", server.name),
+        || "a native server, since server-everything could not be had here".to_owned(),
+        |server| format!("{}, and a native server, which needs next to no time itself", server.name),
     );
     format!(
         "From the moment at which a host starts the command: until its greeting (`initialize`) is answered, and until the first \

@@ -32,7 +32,7 @@ impl Contender {
         Self { way: Way::through(variant), ours, start: Box::new(start) }
     }
 
-    /// One whose server is somebody else's child, who has to be there before the host's.
+    /// A contender whose server is the child of a listener, which has to be there before the host's process.
     fn listening(
         way: Way,
         listen: impl Fn(&Server) -> Result<(Started, Variant), Failure> + Send + Sync + 'static,

@@ -11,7 +11,7 @@ use crate::stats::Spread;
 use crate::traffic::{Filling, Request, Server, Session, watch};
 use crate::variants::Variant;
 
-/// Start-up is over by then, and whatever is given back has been.
+/// By then start-up is over, and memory that is given back has been.
 const SETTLED: Duration = Duration::from_secs(1);
 const HUGE: usize = 16 << 20;
 

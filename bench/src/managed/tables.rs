@@ -37,7 +37,7 @@ impl Ratio {
     }
 }
 
-/// What one kind of traffic came to, by who was on the way.
+/// The results of one kind of traffic, by way.
 #[derive(Clone, Copy)]
 pub(super) struct Costs<'a>(pub(super) &'a Seen);
 

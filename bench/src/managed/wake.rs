@@ -87,7 +87,7 @@ fn cold_start(server: &Server, request: &mut Request) -> Result<Duration, Failur
 fn until_asleep(session: &Session, programs: &Programs) -> Result<(), Failure> {
     let deadline = Instant::now() + badchild::PATIENCE;
     for process in session.processes(&programs.nostray, false) {
-        // Who has no handle any more has ended.
+        // A process that cannot be opened has ended.
         let Ok(handle) = Pidfd::open(process.stat.pid) else { continue };
         let left = deadline.saturating_duration_since(Instant::now());
         if !wait(&[(handle.as_fd(), Until::Readable)], Some(left))?.contains(&true) {
@@ -97,6 +97,6 @@ fn until_asleep(session: &Session, programs: &Programs) -> Result<(), Failure> {
     std::thread::sleep(SETTLED);
     match session.processes(&programs.nostray, false).first() {
         None => Ok(()),
-        Some(process) => Err(format!("{} was started although nobody called", process.command).into()),
+        Some(process) => Err(format!("{} was started although the host did not call", process.command).into()),
     }
 }

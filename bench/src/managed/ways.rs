@@ -7,7 +7,7 @@ use crate::variants::{Variant, control, nostray};
 
 /// What makes `nostray run` read the messages.
 pub(super) const MANAGED: &[&str] = &["run", "--respawn"];
-/// The same, and have the server end when nobody calls it for so long.
+/// The same, and end the server after so long without a call.
 pub(super) const HIBERNATE: &[&str] = &["run", "--hibernate", "300ms"];
 
 /// A place in [`all`], and in everything that is measured of all.

@@ -1,5 +1,5 @@
-//! Programs that a system has, or that its packages give without being installed: unpacked below the build folder, for which nobody
-//! has to be root.
+//! Programs of the system, or of its packages: these are unpacked below the build folder and not installed, so it does
+//! not take root.
 
 use std::process::Command;
 

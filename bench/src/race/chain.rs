@@ -1,4 +1,4 @@
-//! Finding the pen's own processes from outside, by who is whose parent at this moment.
+//! Finds the pen's own processes from outside, by their parents at this moment.
 
 use badchild::{Found, Pid};
 use nostray_sys::proc::Stat;
@@ -22,7 +22,8 @@ impl Role {
     }
 }
 
-/// Those that have been seen so far. Who was seen once is known for ever, also after its parent has died.
+/// The pen's own processes that have been seen so far. A process that was seen once stays known, also after its parent
+/// has died.
 pub(crate) struct Chain {
     managed: bool,
     seen: [Option<Found>; 4],
@@ -33,7 +34,7 @@ impl Chain {
         Self { managed, seen: Default::default() }
     }
 
-    /// Looks for those that are not known yet.
+    /// Looks for the processes that are not known yet.
     pub(crate) fn look(&mut self, host: Pid) {
         let mut parent = Some(host);
         for role in Role::on_path(self.managed) {
@@ -49,14 +50,14 @@ impl Chain {
         self.seen[role as usize].as_ref()
     }
 
-    /// The one that the host has started.
+    /// The process that the host has started.
     pub(crate) fn outermost(&self) -> Option<&Found> {
         self.get(if self.managed { Role::Managed } else { Role::Front })
     }
 }
 
-/// The child of a process that is one of the pen's own. Each of them has one such child at most, as long as nobody has
-/// died; hosts have other children, too.
+/// The child of a process that is one of the pen's own. Each of them has one such child at most, as long as none of
+/// them has died; hosts have other children, too.
 fn own_child(parent: Pid) -> Option<Found> {
     // All of them have one thread, so its children are all there are.
     let list = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;

@@ -19,7 +19,7 @@ pub(crate) enum Moment {
     StdinClosed(Duration),
 }
 
-/// Somebody to be killed.
+/// A process to be killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Victim {
     Own(Role),
@@ -36,7 +36,8 @@ pub(crate) struct Plan {
     pub(crate) kind: &'static str,
     pub(crate) stdin: &'static str,
     pub(crate) moment: Moment,
-    /// Whom to kill, in this order, and how long to wait before each but the first. Never all of the pen's own.
+    /// The processes to kill, in this order, and how long to wait before each but the first. Never all of the pen's
+    /// own.
     pub(crate) kills: Vec<(Duration, Victim)>,
 }
 
@@ -77,7 +78,7 @@ impl Plan {
         let kills = victims
             .into_iter()
             .map(|victim| {
-                // At once, almost at once, or while somebody is already taking over.
+                // At once, almost at once, or while another process of the pen is already taking over.
                 let longest = random.pick(&[1, 1_000, 20_000, 120_000]);
                 (microseconds(&mut random, longest), victim)
             })

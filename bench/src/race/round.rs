@@ -1,4 +1,4 @@
-//! One round: a host starts a tree, somebody is killed, and in the end nobody may be left.
+//! One round: a host starts a tree, the plan's victims are killed, and in the end no process may be left.
 
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,8 @@ use crate::host::{Host, READY};
 const DEADLINE: Duration = Duration::from_secs(30);
 /// How much longer a survivor is watched, to tell a slow end from none.
 const AFTERWARDS: Duration = Duration::from_secs(20);
-/// Looks that must all find nobody. In the middle of an `execve` a process has no environment, and one that is forked
-/// during a look may be overlooked.
+/// So many looks in a row must find no process. In the middle of an `execve` a process has no environment, and a look
+/// can miss a process that is forked during it.
 const LOOKS: usize = 3;
 
 /// What a round came to when nothing was wrong.
@@ -38,7 +38,7 @@ pub(crate) struct Trouble {
 impl Trouble {
     pub(crate) fn new(what: impl Into<String>, details: Vec<String>) -> Self {
         let what = what.into();
-        // In these words by whoever tried to start a process: this one, or the host on its stdout.
+        // The text of EAGAIN from fork: this process reports it, or the host on its stdout.
         let no_room = what.contains("Resource temporarily unavailable");
         Self { what, details, no_room }
     }
@@ -72,7 +72,7 @@ pub(crate) fn play(stage: &Stage, plan: &Plan, scene: &Scene) -> Result<Outcome,
     let (lock, two) = (folder.path().join("lock"), folder.path().join("two"));
     if plan.managed {
         command.extend(["--backoff", "1ms..20ms", "--max-failures", "1000/1s", "--"].map(Into::into));
-        // Held by the whole tree, for as long as anybody of it lives.
+        // The tree inherits the lock: it is held for as long as any process of the tree lives.
         let script = "exec 9>\"$0\"; flock -n 9 || echo two >>\"$1\"; shift; exec \"$@\"";
         command.extend(["sh", "-c", script].map(Into::into));
         command.extend([lock.into(), two.clone().into()]);
@@ -105,8 +105,8 @@ pub(crate) fn play(stage: &Stage, plan: &Plan, scene: &Scene) -> Result<Outcome,
         Ok(killed) => killed,
         Err(error) => return Err(with_log(error.to_string(), describe(&scene.processes()), log)),
     };
-    // Somebody of the pen is gone, or its stdin is closed: the tree has to end although the host lives. A supervised child
-    // comes back, unless it is its own front that is gone.
+    // A process of the pen is gone, or its stdin is closed: the tree has to end although the host lives. A supervised
+    // child comes back, unless its managed front is gone.
     let goes_on = if plan.managed { !killed[Role::Managed as usize] } else { killed == [false; 5] };
     if goes_on && !matches!(plan.moment, Moment::StdinClosed(_)) {
         if plan.managed && plan.seed.is_multiple_of(2) {
@@ -144,12 +144,12 @@ pub(crate) fn play(stage: &Stage, plan: &Plan, scene: &Scene) -> Result<Outcome,
     drop(host);
     match ends(&|| scene.processes()) {
         Ok(()) => Ok(Outcome { killed, time }),
-        Err(left) => Err(with_log("somebody outlived the host".to_owned(), describe(&left), log)),
+        Err(left) => Err(with_log("a process outlived the host".to_owned(), describe(&left), log)),
     }
 }
 
-/// Kills whom the plan says, as far as they are there at that moment. Returns whether managed front, front, spare, guard and
-/// host were.
+/// Kills the plan's victims that are there at that moment. Returns whether managed front, front, spare, guard and host
+/// were killed.
 fn kill_all(
     plan: &Plan,
     host: &mut Host,
@@ -178,7 +178,7 @@ fn kill_all(
     }
     let mut killed = [false; 5];
     for (at, (pause, victim)) in plan.kills.iter().enumerate() {
-        // Those that are killed at once are looked for before the first kill, or it would take a while between them.
+        // Find the processes to be killed at once before the first kill: looking takes time between the kills.
         if at > 0 && *pause > Duration::from_micros(1) {
             spin(*pause);
         }
@@ -213,12 +213,12 @@ fn spin(time: Duration) {
     }
 }
 
-/// Waits for several looks in a row that find nobody; those who are left if that takes too long.
-fn ends(everybody: &dyn Fn() -> Vec<Found>) -> Result<(), Vec<Found>> {
+/// Waits for several looks in a row that find no process. At the deadline, returns the processes that are left.
+fn ends(processes: &dyn Fn() -> Vec<Found>) -> Result<(), Vec<Found>> {
     let deadline = Instant::now() + DEADLINE;
     let mut empty = 0;
     loop {
-        let left = everybody();
+        let left = processes();
         empty = if left.is_empty() { empty + 1 } else { 0 };
         if empty == LOOKS {
             return Ok(());

@@ -13,7 +13,7 @@ use crate::stats::median;
 use crate::traffic::{Server, watch};
 use crate::{Failure, memory};
 
-/// Start-up is over by then, and whatever is given back has been.
+/// By then start-up is over, and memory that is given back has been.
 const SETTLED: Duration = Duration::from_millis(3500);
 
 /// In KiB.
@@ -52,7 +52,7 @@ impl Seen {
         median(&self.looks.iter().map(of).collect::<Vec<_>>())
     }
 
-    /// What each session takes beyond those that were there at first.
+    /// What each session takes beyond the first sessions.
     fn further(&self, first: &Self) -> f64 {
         (self.middle(Sums::all) - first.middle(Sums::all)) / (self.count - first.count).max(1) as f64
     }

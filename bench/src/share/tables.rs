@@ -8,16 +8,16 @@ use crate::traffic::{MIB, Passes, Seen, Server, Way, middle};
 
 /// How many times as long as over two relays a short message may take.
 const MOST_LATENCY: f64 = 1.3;
-/// How many short messages a second have to pass with many in flight, or which part of what passes without anybody on the way.
+/// How many short messages a second have to pass with many in flight, or which part of the direct throughput.
 const LEAST_MESSAGES: f64 = 100_000.0;
 const LEAST_PART: f64 = 0.4;
-/// And which part of that with long ones.
+/// And which part of the direct throughput with long messages.
 const LEAST_PART_LONG: f64 = 0.5;
 /// What is short, and many.
 const SHORT: usize = 200;
 const MANY: usize = 256;
 
-/// What one kind of traffic came to, by who was on the way.
+/// The results of one kind of traffic, by way.
 #[derive(Clone, Copy)]
 pub(crate) struct Costs<'a>(pub(crate) &'a Seen);
 
@@ -35,7 +35,7 @@ impl Costs<'_> {
         self.ratio(way, Place::Relays, |passes| &passes.p50)
     }
 
-    /// Which part of what passes without anybody on the way passes.
+    /// Throughput as a part of the direct throughput.
     fn throughput(&self, way: Place) -> Option<Spread> {
         self.ratio(way, Place::Direct, |passes| &passes.messages_a_second)
     }

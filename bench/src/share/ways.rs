@@ -26,7 +26,7 @@ pub(crate) enum Place {
 /// All of them, in the order of [`Place`].
 pub(super) fn all(programs: &Programs, mux: Option<&Mux>) -> Result<Vec<Way>, Failure> {
     let direct = Variant::other("direct", [""; 0]);
-    // What a session's environment has in it is its own, so it shares with nobody.
+    // Each session's environment differs, so no session shares a child.
     let ways = [direct, relays()?, share(programs, &[])].map(Way::through);
     Ok(ways.into_iter().chain(mux.cloned().map(Mux::way)).collect())
 }

@@ -18,7 +18,7 @@ pub(crate) const REFUSED: Duration = Duration::from_millis(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Insisted {
     Answered,
-    /// Nobody is at the other end of the pipe any more.
+    /// The other end of the pipe is closed.
     Ended,
     /// Not answered well in all the time there was.
     Unanswered,
@@ -60,7 +60,7 @@ impl Session {
                 return Ok(Heard::Nothing);
             }
             let came = wait(&[(self.started.output.get_ref().as_fd(), Until::Readable)], Some(left))?;
-            // Who was killed while something was still unread has reset the pipe.
+            // A peer that is killed with unread input resets the connection.
             if came.contains(&true) && !self.lines.read(&mut self.started.output).unwrap_or(false) {
                 return Ok(Heard::End);
             }

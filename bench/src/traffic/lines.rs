@@ -4,7 +4,7 @@
 
 use std::io::{self, BufRead, ErrorKind, Read};
 
-/// What is asked for in one read at least; a pipe holds no more unless somebody has said so.
+/// The least size of one read. A pipe holds no more unless a program has enlarged it (`F_SETPIPE_SZ`).
 const CHUNK: usize = 64 * 1024;
 
 /// What was read and not yet handed out.

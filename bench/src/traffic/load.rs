@@ -11,7 +11,7 @@ use super::request::{Answers, Filling, Request};
 use super::session::Session;
 use crate::Failure;
 
-/// Short requests are written together up to this, as whoever has several to send does.
+/// Short requests are written together up to this, as a client with several to send does.
 const TOGETHER: usize = 64 * 1024;
 
 /// A kind of traffic.
@@ -23,7 +23,7 @@ pub(crate) struct Load {
     pub(crate) in_flight: usize,
     /// In one turn.
     pub(crate) messages: usize,
-    /// Host, server and all who are between them.
+    /// Host, server and all processes between them.
     pub(crate) on_one_processor: bool,
 }
 
@@ -56,7 +56,7 @@ struct Run<'a> {
     until: Option<Instant>,
     patience: Option<&'a Patience>,
     answers: Answers,
-    /// Of those who were answered.
+    /// Of the requests that were answered.
     times: Vec<f64>,
     sent: usize,
 }
@@ -82,10 +82,10 @@ impl Session {
         let Some(limits) = limits else {
             return self.bear_unexplained(load, None).map_err(|error| self.explain(&error));
         };
-        let everybody = self.everybody();
+        let processes = self.all_processes();
         let patience = Patience::new(limits);
         let turn = std::thread::scope(|scope| {
-            scope.spawn(|| patience.keep(|| Self::kill(&everybody)));
+            scope.spawn(|| patience.keep(|| Self::kill(&processes)));
             let turn = self.bear_unexplained(load, Some(&patience));
             patience.ends();
             turn

@@ -179,7 +179,7 @@ impl Lane<'_> {
             self.state = None;
         }
         let turn = turn?;
-        // Who was ended took the account of it along.
+        // The processor time of a session that was ended cannot be read any more.
         let busy = (turn.given_up == 0).then_some(spent / turn.times.len() as f64);
         Ok(Borne { turn, busy })
     }

@@ -1,6 +1,6 @@
 //! How long a turn may take. Some ways are a thousand times as slow as others, and some lose what they should carry: the one is cut
 //! short and counted as far as it came, the other is given up. Nothing of this is on the way of a message: a thread of its own looks at a
-//! count, and ends the session's processes, upon which whoever reads from them sees the end.
+//! count, and ends the session's processes, so that the thread that reads from them sees the end of the stream.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -13,9 +13,9 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) struct Limits {
     /// After this nothing more is sent.
     pub(crate) sending: Duration,
-    /// Who does not answer for so long does not answer any more.
+    /// A server that does not answer for so long does not answer any more.
     pub(crate) silence: Duration,
-    /// After this nobody waits for what is still on the way.
+    /// After this the turn does not wait for the answers that are still missing.
     pub(crate) all: Duration,
 }
 
@@ -114,18 +114,21 @@ mod tests {
     }
 
     fn until(killed: &AtomicBool) {
-        assert!(badchild::comes_true(badchild::PATIENCE, &mut || killed.load(Ordering::Relaxed)), "nobody was ended");
+        assert!(
+            badchild::comes_true(badchild::PATIENCE, &mut || killed.load(Ordering::Relaxed)),
+            "the session was not ended"
+        );
     }
 
     #[test]
-    fn who_is_silent_is_ended_and_said_to_be() {
+    fn a_silent_server_is_ended_and_the_reason_says_so() {
         let silent = kept(SOON, NEVER, |_, killed| until(killed));
         assert_eq!(silent.why_it_ended().as_deref(), Some("no answer for 0.3 s"));
         assert!(!silent.has_taken_too_long());
     }
 
     #[test]
-    fn who_is_slow_is_ended_and_what_came_counts() {
+    fn a_slow_server_is_ended_and_the_answers_that_came_count() {
         let slow = kept(NEVER, SOON, |patience, killed| {
             patience.sees_an_answer();
             until(killed);
@@ -134,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_done_is_left_alone() {
+    fn a_finished_turn_is_left_alone() {
         let done = kept(NEVER, NEVER, |patience, _| patience.sees_an_answer());
         assert_eq!(done.why_it_ended(), None);
     }

@@ -1,5 +1,6 @@
-//! Everybody on one processor. A single message is with one process at a time; whether the next one has to be woken on another processor, which
-//! in a virtual machine takes several times as long as the message itself, is up to chance, and the same for all ways.
+//! Host, server and all processes between them on one processor. A single message is with one process at a time.
+//! Whether the next process has to be woken on another processor is up to chance, and the same for all ways; in a
+//! virtual machine that takes several times as long as the message itself.
 
 use std::path::Path;
 

@@ -5,7 +5,7 @@
 //! which are the two copies that cannot be avoided, and is woken up once. It does not ask whether there is something to
 //! read (a blocking `read` is told by the kernel itself), it looks at no byte, it keeps nothing, it allocates nothing
 //! after the start, it knows of no line, and the two directions never wait for each other. `splice` would save a copy,
-//! but then nobody has seen the bytes.
+//! but then the relay has not seen the bytes.
 //!
 //! It can also do harm, so that a measurement can show that it would notice.
 

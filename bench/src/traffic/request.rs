@@ -1,5 +1,5 @@
 //! What is sent, and what has to come back: calls of a tool named `echo`, of an exact length, with a number in each; and an
-//! account of the answers, so that one that is missing, doubled, cut or garbled fails the measurement.
+//! account of the answers: a missing, doubled, cut or garbled answer fails the measurement.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ const EDGE: usize = 64;
 pub(crate) enum Filling {
     /// One long string: what a file or an image is.
     Text,
-    /// Small objects all over: what a list of results is, and hard work for whoever looks for the structure.
+    /// Small objects all over: what a list of results is, and hard work for a reader that looks for the structure.
     Dense,
 }
 
@@ -95,8 +95,9 @@ impl Answers {
     pub(crate) fn take(&mut self, line: &[u8]) -> Result<Option<usize>, Failure> {
         let Some(number) = number_of(line)? else { return Ok(None) };
         let at = number.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
-        let came =
-            at.and_then(|at| self.came.get_mut(at)).ok_or_else(|| format!("nobody asked for {}", cut(line)))?;
+        let came = at
+            .and_then(|at| self.came.get_mut(at))
+            .ok_or_else(|| format!("an answer to no request: {}", cut(line)))?;
         if std::mem::replace(came, true) {
             return Err(format!("answered twice: {}", cut(line)).into());
         }

@@ -62,7 +62,7 @@ impl Session {
         Ok(session)
     }
 
-    /// The same with a server that somebody else has started, who goes with the session.
+    /// The same with a server that another program has started. That program is ended after the session.
     pub(crate) fn open_beside(variant: &Variant, server: &Server, beside: Started) -> Result<Self, Failure> {
         let session = Self::open(variant, &Server { command: Vec::new(), ..server.clone() })?;
         Ok(Self { beside: Some(beside), server: server.clone(), ..session })
@@ -142,7 +142,7 @@ impl Session {
         std::iter::once(&self.started).chain(&self.beside).flat_map(|started| started.scene.processes()).collect()
     }
 
-    /// Those of its processes that run this program, or those that do not.
+    /// The session's processes that run this program, or the others.
     pub(crate) fn processes(&self, program: &Path, that_run_it: bool) -> Vec<Found> {
         let runs_it = |found: &Found| {
             let file = std::fs::read_link(format!("/proc/{}/exe", found.stat.pid));
@@ -154,14 +154,14 @@ impl Session {
         those
     }
 
-    /// All whom the host has started for it.
-    pub(super) fn everybody(&self) -> Vec<Found> {
+    /// All processes that the host has started for it, and their descendants.
+    pub(super) fn all_processes(&self) -> Vec<Found> {
         self.started.scene.processes()
     }
 
-    /// Ends it in the hard way, so that nobody waits for it any more.
-    pub(super) fn kill(everybody: &[Found]) {
-        everybody.iter().for_each(|found| found.send(Signal::KILL));
+    /// Kills a session's processes, so that a read from them returns.
+    pub(super) fn kill(processes: &[Found]) {
+        processes.iter().for_each(|found| found.send(Signal::KILL));
     }
 
     /// An error with who made it, and what was said at the time.

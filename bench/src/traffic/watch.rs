@@ -1,4 +1,5 @@
-//! An eye on the clock: where a message is lost, a client waits for ever, and a benchmark that hangs tells nobody what hung.
+//! An eye on the clock: where a message is lost, a client waits for ever, and a benchmark that hangs does not say what
+//! hung.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 static DOING: Mutex<Option<(Instant, String)>> = Mutex::new(None);
 
-/// Ends this process when one thing takes too long; whoever is around it ends what it has started.
+/// Ends this process when one thing takes too long; the process around it (`around.rs`) ends what it has started.
 pub(crate) fn begin() {
     std::thread::spawn(|| {
         loop {
@@ -26,7 +27,7 @@ pub(crate) fn begin() {
     });
 }
 
-/// Says what is done from now on, also to whoever looks on.
+/// Says what is done from now on, also on the screen.
 pub(crate) fn doing(what: String) {
     screen::progress(&what);
     *DOING.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), what));

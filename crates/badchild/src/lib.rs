@@ -214,7 +214,9 @@ impl Found {
     #[must_use]
     pub fn by_pid(pid: Pid) -> Option<Self> {
         let stat = Stat::of(pid)?;
-        Some(Self { command: nostray_sys::proc::describe(pid), stat })
+        // The whole command line: a test looks for paths in it, whose length depends on TMPDIR.
+        let words = nostray_sys::proc::command_of(pid);
+        Some(Self { command: if words.is_empty() { stat.name.clone() } else { words.join(" ") }, stat })
     }
 
     /// Whether it lives, and is not a zombie.
@@ -241,8 +243,9 @@ impl Found {
     }
 }
 
-/// A command that starts with no signal ignored, whatever this process inherited: `nohup` ignores SIGHUP, and a shell without job control
-/// ignores SIGINT and SIGQUIT in its background jobs. A program that is started like that does not end by these signals.
+/// A command that starts with no signal ignored, even if this process inherited some: `nohup` ignores SIGHUP, and a
+/// shell without job control ignores SIGINT and SIGQUIT in its background jobs. A program that is started like that
+/// does not end by these signals.
 fn as_from_a_shell(program: &Path) -> Command {
     if ![Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].into_iter().any(is_ignored) {
         return Command::new(program);
@@ -543,7 +546,7 @@ pub fn open_files() -> io::Result<Vec<(i32, String)>> {
     Ok(files)
 }
 
-/// Unrelated processes that nostray must not touch: one in this group, and one that leads a group of its own.
+/// Unrelated processes that nostray must not touch: one is in this process group, the other leads its own.
 #[derive(Debug)]
 pub struct Bystanders {
     scene: Scene,

@@ -1,5 +1,5 @@
 //! Bad children are bad: without nostray they survive. This is the left column of the table in README.md, and without it
-//! every test that finds nobody left would show nothing.
+//! a test that finds no process left would prove nothing.
 
 use std::time::Duration;
 
@@ -32,7 +32,8 @@ fn expect_survivors(
             .map(|(who, _)| who)
             .collect()
     };
-    // On a busy machine it takes as long as it takes; whoever is left half a second later does not end because of this.
+    // A busy machine may take long to get there. A process that is still there half a second later does not end by the
+    // event.
     comes_true(Duration::from_secs(20), &mut || left() == expected);
     comes_true(Duration::from_millis(500), &mut || left() != expected);
     assert_eq!(left(), expected, "{kind}");
@@ -66,7 +67,7 @@ fn descendants_of_every_kind_survive_the_termination_of_their_parent() {
 }
 
 #[test]
-fn everybody_survives_a_killed_host_while_another_process_holds_the_pipe() {
+fn child_and_descendants_survive_a_killed_host_while_another_process_holds_the_pipe() {
     for kind in KINDS {
         expect_survivors(&["child", "descendant"], &["--hold"], "cooperative", kind, |host, _| host.kill());
     }

@@ -40,7 +40,7 @@ pub(crate) struct Parts {
     name: Option<String>,
     /// What `--share-env` says.
     chosen: Option<Vec<String>>,
-    /// Those that count.
+    /// The environment variables that count.
     variables: BTreeMap<OsString, u64>,
 }
 
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_child_would_notice_makes_another_key_and_nothing_else_does() {
+    fn what_the_child_would_notice_makes_another_key_and_nothing_else_does() {
         let salt = Salt::default();
         let key_of = |attach: &Attach| salt.keys(attach).key;
         let base = attach(&[("A", "1"), ("B", "2")]);

@@ -52,7 +52,8 @@ fn program() -> u8 {
             signal::set_disposition(Signal::PIPE, Disposition::Ignored).ok();
             match nostray_pen::has_room(Room::now(), FILES) {
                 Ok(()) => for_people(command),
-                // With too few file descriptors, a process whose files cannot be opened would be taken for one that has ended.
+                // With too few file descriptors, a process whose files cannot be opened would be taken for an ended
+                // process.
                 Err(error) => {
                     terminal::complain(&error);
                     ExitCode::from(nostray_pen::OWN_FAILURE)

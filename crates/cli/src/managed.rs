@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// Defaults that the help text names are those that hold.
+    /// The help text names the real defaults.
     #[test]
     fn the_defaults_are_those_of_the_help_text() {
         assert_eq!(Backoff::default().to_string(), "250ms..30s");

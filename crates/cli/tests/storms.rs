@@ -1,6 +1,7 @@
 //! Trees that fork as fast as they can, spin, or do not let themselves be found, still end.
 //!
-//! A program of its own: a storm takes every processor and a thousand process numbers, so that no test with a deadline can run beside it.
+//! A test program of its own: a storm takes every CPU and a thousand pids, so that no test with a deadline can run
+//! beside it.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use badchild::{Bystanders, Scene, User};
 use testkit::{GRACES, start_host};
 
-/// One storm at a time is enough for a machine.
+/// One storm at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn ends(user: User, options: &[&str], manner: &[&str]) {
@@ -24,7 +25,8 @@ fn ends(user: User, options: &[&str], manner: &[&str]) {
     bystanders.expect_untouched();
 }
 
-/// Root has a control group here, if anybody has; the unprivileged user has none, and is killed round by round.
+/// Root has a control group here, where the machine allows one. The unprivileged user has none, so the guard kills its
+/// tree round by round.
 #[test]
 fn fork_storms_end() {
     for user in User::all() {

@@ -1,9 +1,10 @@
-//! What can be proved of a daemon where all who kept it were killed and no control group held it. One that has cleared its environment is
-//! known by its limit. One that has lowered that, too, is never signalled, and never forgotten before it has ended or the user says so. And a
-//! `/proc` that hides what others could prove.
+//! What a sweep can prove about a daemon whose keepers were all killed and which had no control group. A daemon that
+//! has cleared its environment is recognised by its resource limit. A daemon that has lowered the limit as well is
+//! never signalled, and its record stays until the daemon has ended or the user drops the record. Also: a `/proc` that
+//! hides other users' processes.
 //!
-//! A program of its own: a daemon without marks is a candidate for every dead pen of its user, so that no test of another program may leave
-//! one behind or count candidates beside it.
+//! A test program of its own: a daemon without marks is a candidate for every dead pen of its user, so no other test
+//! may leave such a daemon or count candidates at the same time.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Output, Stdio};
@@ -21,10 +22,11 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Clears its environment and lowers the limit that has the name of its pen: nothing is left to know it by.
+/// Clears the environment and lowers the limit that encodes the pen's name: no mark is left by which a sweep recognises
+/// the daemon.
 const WITHOUT_MARKS: &str = "prlimit --rttime=1000000:1000000 env -i";
 
-/// One at a time: without marks, the daemon of one test may be of another one's pen as well.
+/// One test at a time: a daemon without marks may belong to the pen of any test.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// A pen with a daemon, whose keepers were all killed.
@@ -47,7 +49,7 @@ fn lost(options: &[&str], daemon: &str) -> Option<Lost> {
     let mut number = String::new();
     BufReader::new(process.stdout.take().expect("piped")).read_line(&mut number).expect("a number");
     let daemon = pid(number.trim().parse().expect("a number"));
-    // Before it has become the sleep, it still bears the marks that it is about to take off.
+    // Until it has executed `sleep`, the daemon still has its marks.
     wait_until("the daemon is a sleep", || {
         std::fs::read_to_string(format!("/proc/{daemon}/comm")).is_ok_and(|name| name.trim() == "sleep")
     });
@@ -62,7 +64,7 @@ fn lost(options: &[&str], daemon: &str) -> Option<Lost> {
         return None;
     }
     let id = text(&nostray_in(&scene, &["ps", "-q"])).trim().to_owned();
-    // The child itself gets a signal from the kernel, and the end of its input.
+    // The child itself ends: the kernel sends it a signal, and its stdin is closed.
     wait_until("the child has ended", || scene.those_with("cat").is_empty());
     Some(Lost { _alone, scene, daemon, id })
 }
@@ -75,13 +77,13 @@ fn reap(mut process: Child) {
 impl Drop for Lost {
     fn drop(&mut self) {
         self.daemon.send(Signal::KILL);
-        // Before the next one looks.
+        // Wait, so that the next test does not see this daemon.
         comes_true(PATIENCE, &mut || !self.daemon.is_alive());
     }
 }
 
 #[test]
-fn a_daemon_without_environment_is_known_by_its_limit() {
+fn a_daemon_without_environment_is_recognised_by_its_limit() {
     for options in [&[][..], &["--slot", "db"]] {
         let Some(lost) = lost(options, "env -i") else { return };
         match options {
@@ -94,11 +96,11 @@ fn a_daemon_without_environment_is_known_by_its_limit() {
 }
 
 #[test]
-fn a_daemon_without_marks_is_named_and_not_touched_and_not_forgotten() {
+fn a_daemon_without_marks_is_named_and_not_signalled_and_its_record_stays() {
     let Some(lost) = lost(&[], WITHOUT_MARKS) else { return };
     let number = lost.daemon.stat.pid.to_string();
     for round in 0..2 {
-        // Beside a run that sweeps, too, there is nothing to do for a moment.
+        // While another sweep holds the record's lock, this one reports the pen as active; try again.
         let mut said = String::new();
         comes_true(PATIENCE, &mut || {
             let swept = nostray_in(&lost.scene, &["sweep"]);
@@ -110,10 +112,10 @@ fn a_daemon_without_marks_is_named_and_not_touched_and_not_forgotten() {
             "{round}: {said}"
         );
         assert!(said.contains(&format!("sweep --forget {}", lost.id)), "{said}");
-        assert!(lost.daemon.is_alive(), "a guess was acted on");
+        assert!(lost.daemon.is_alive(), "the sweep signalled a process that is not proved to be of the tree");
         let shown = text(&nostray_in(&lost.scene, &["ps", "--tree"]));
         assert!(shown.contains("unproved") && shown.contains(&format!("? {number} sleep 1000")), "{shown}");
-        // What a run sweeps by itself does not forget it either.
+        // The sweep that `run` starts does not drop the record either.
         assert!(nostray_in(&lost.scene, &["run", "--", "true"]).status.success());
     }
     let stopped = nostray_in(&lost.scene, &["stop", &lost.id]);
@@ -121,7 +123,7 @@ fn a_daemon_without_marks_is_named_and_not_touched_and_not_forgotten() {
     assert!(text(&nostray_in(&lost.scene, &["log"])).contains("1 may be of it"));
     lost.daemon.send(Signal::KILL);
     wait_until("the daemon has ended", || !lost.daemon.is_alive());
-    // Other tests may have the same user, and daemons for a moment.
+    // Another test's daemon of the same user may be a candidate for a moment.
     wait_until("the record is dropped", || nostray_in(&lost.scene, &["sweep"]).status.success());
     assert_eq!(nostray_in(&lost.scene, &["ps", "-q"]).status.code(), Some(1));
 }
@@ -149,7 +151,8 @@ fn a_slot_whose_last_tree_is_not_proved_gone_is_refused_and_names_what_may_be_le
     assert!(taken.status.success(), "{}", text(&taken));
 }
 
-/// What is certainly gone is forgotten at once, though the same user has started others since.
+/// Processes that the same user started after the pen are no candidates, so the record of a tree that is gone is
+/// dropped at once.
 #[test]
 fn strangers_that_came_later_keep_no_record() {
     let Some(lost) = lost(&[], "") else { return };
@@ -157,15 +160,15 @@ fn strangers_that_came_later_keep_no_record() {
     let mut later = later.arg("1000").stdin(Stdio::null()).spawn().expect("start");
     let stranger = Found::by_pid(pid(i32::try_from(later.id()).expect("small"))).expect("is there");
     let swept = nostray_in(&lost.scene, &["sweep"]);
-    assert!(!lost.daemon.is_alive(), "it bears the mark: {}", text(&swept));
-    assert!(stranger.is_alive(), "a stranger was hit");
+    assert!(!lost.daemon.is_alive(), "the daemon has its mark: {}", text(&swept));
+    assert!(stranger.is_alive(), "the sweep signalled a stranger");
     wait_until("the record is dropped", || nostray_in(&lost.scene, &["sweep"]).status.success());
     later.kill().expect("kill");
     later.wait().expect("reap");
 }
 
-/// In a pid namespace of its own, whose `/proc` is mounted with these options, as an ordinary user: a pen with a slot and a daemon, whose
-/// keepers are all killed.
+/// Runs a pen with a slot and a daemon in a new pid namespace, as an ordinary user, with `/proc` mounted with these
+/// options, and kills all keepers.
 const HIDDEN: &str = r#"
 set -e
 mount -t proc -o "$1" proc /proc
@@ -212,7 +215,7 @@ fn behind_hidden_proc(options: &str, daemon: &str) -> Option<String> {
 }
 
 #[test]
-fn a_slot_has_one_owner_where_proc_hides_the_processes_of_others() {
+fn a_slot_has_one_owner_where_proc_hides_other_users_processes() {
     for options in ["hidepid=invisible", "hidepid=noaccess", "hidepid=ptraceable"] {
         for daemon in ["", "env -i"] {
             let Some(said) = behind_hidden_proc(options, daemon) else { return };
@@ -223,16 +226,16 @@ fn a_slot_has_one_owner_where_proc_hides_the_processes_of_others() {
 }
 
 #[test]
-fn a_slot_is_refused_where_proc_hides_others_and_a_daemon_has_no_mark() {
+fn a_slot_is_refused_where_proc_hides_processes_and_a_daemon_has_no_mark() {
     let Some(said) = behind_hidden_proc("hidepid=invisible", WITHOUT_MARKS) else { return };
     assert!(said.contains("code 75") && said.contains("left\n"), "{said}");
     assert!(said.contains("not proved") && said.contains("sweep 1"), "{said}");
 }
 
-/// Where not even this run of the machine has a name, nothing on record could be told from another run's: a child runs without a record,
-/// and a slot is refused.
+/// With `subset=pid`, `/proc` does not show the boot id, so a record of this boot cannot be told from one of an earlier
+/// boot. A child runs without a record, and a slot is refused.
 #[test]
-fn a_slot_is_refused_where_proc_shows_processes_alone() {
+fn a_slot_is_refused_where_proc_shows_only_processes() {
     if !User::all().contains(&User::Nobody) {
         return; // only root can mount a /proc
     }

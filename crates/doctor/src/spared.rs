@@ -1,4 +1,5 @@
-//! Processes that are never named as strays, whatever the evidence. If a fact about a process cannot be read, the process is spared.
+//! Processes that are never named as strays, even if all evidence says that they are. If a fact about a process cannot
+//! be read, the process is spared.
 
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;

@@ -31,7 +31,7 @@ pub enum Cause {
     StdinClosed,
     /// It could not be executed, and why.
     NotExecuted(String),
-    /// It did not get its slot, so that it was not started. Who has it was written to its stderr.
+    /// It did not get its slot, so that it was not started. The holder was written to its stderr.
     SlotTaken,
     /// All of nostray's processes around it were killed.
     KeepersKilled,

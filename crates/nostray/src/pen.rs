@@ -14,8 +14,8 @@ use crate::streams::{Stderr, Stdin, Stdout};
 use crate::wakeup::{ended, sleep, timeout, unblock};
 use crate::{Error, Exit, PenSpec, Stdio, reaper};
 
-/// One child with its whole process tree, which ends with this value: when it is dropped, with or without a runtime; when the host
-/// ends in whatever way; and when it is stopped.
+/// One child with its whole process tree. The tree ends when this value is dropped, with or without a runtime; when the
+/// host ends, in any way; and when the pen is stopped.
 ///
 /// ```standalone_crate
 /// # nostray::guard::init();

@@ -262,17 +262,17 @@ impl Registry {
 
     /// Ends all that belongs to a session, politely, and waits until nothing is left of it: for a closed connection, for a request to
     /// close a session, and for the shutdown of a server. Of a child that several sessions share, only this one's hold ends. Returns
-    /// the names of those that did not end.
+    /// the names of the children that did not end.
     pub fn close_session(&self, key: &str) -> Vec<String> {
         self.close_session_before(key, None)
     }
 
-    /// The same, but of the pens of this process only those that were started before this one.
+    /// The same, but of the pens of this process only those started before this number.
     pub(crate) fn close_session_before(&self, key: &str, before: Option<PenNumber>) -> Vec<String> {
         let begun = Instant::now();
         let mut asked = Vec::new();
         let on_record = self.active_for_session(key);
-        // One of ours that is just being started is not there yet.
+        // A pen of this process that is just being started is not on record yet.
         let (ours, later): (Vec<_>, Vec<_>) =
             pens_of_session(key).into_iter().partition(|own| before.is_none_or(|before| own.number < before));
         for own in ours {

@@ -63,7 +63,8 @@ impl Session {
         &self.key
     }
 
-    /// Ends all that belongs to the session now, whatever other connections there are. Returns the names of the children that did not end.
+    /// Ends all that belongs to the session now, also if there are other connections. Returns the names of the children
+    /// that did not end.
     pub fn close(self) -> Vec<String> {
         Registry::new().close_session(&self.key)
     }

@@ -196,7 +196,7 @@ impl Started {
         ask(&self.handle, what).ok();
     }
 
-    /// Whether this process is the one that has started it.
+    /// Whether this process has started it.
     pub(crate) fn is_ours(&self) -> bool {
         self.creator == std::process::id()
     }

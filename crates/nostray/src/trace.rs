@@ -3,7 +3,7 @@
 //!
 //! Events name the program, and neither its arguments nor its environment: those may be secrets.
 
-#![cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "no one is told"))]
+#![cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "without the feature there are no events"))]
 
 use std::ffi::OsString;
 

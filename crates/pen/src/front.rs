@@ -174,7 +174,7 @@ pub(crate) fn open(
     Ok(keeper.keep())
 }
 
-/// All signals that can be caught, except the ones that report a fault in this program.
+/// All signals that can be caught, except those that report a fault in this program.
 pub(crate) fn signals_to_watch() -> SignalSet {
     let faults = [Signal::SEGV, Signal::BUS, Signal::ILL, Signal::FPE, Signal::TRAP, Signal::ABRT, Signal::SYS];
     faults.into_iter().fold(SignalSet::full(), SignalSet::without)

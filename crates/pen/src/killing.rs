@@ -11,7 +11,7 @@ use nostray_sys::secrets::describe;
 use crate::tree::{Round, Tree};
 
 /// How soon after a round of killing the next one may follow, at first and at most. The end of each process is
-/// an event of its own; this is only for those that were born meanwhile.
+/// an event of its own; this is only for processes that were forked meanwhile.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// How often in a row to kill our own children before looking for others.

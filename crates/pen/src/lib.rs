@@ -224,7 +224,7 @@ pub enum Takes {
     Terms,
 }
 
-/// Sends a request to a process that keeps a pen, of whatever version. The caller has checked that the handle is on the right process.
+/// Sends a request to a keeper of any version. The caller has checked that the handle is on the right process.
 pub fn send(keeper: &nostray_sys::Pidfd, request: impl Into<Request>, takes: Takes) -> std::io::Result<()> {
     use nostray_sys::Signal;
     let number = requests::number_of(request.into());

@@ -4,8 +4,8 @@
 //! The variable says which pens a process was started in. A program may change or clear its environment, so there is a limit, too: that
 //! on the time of real-time threads, lowered from *unlimited* to a number of some hundred thousand years, whose lower bits are the pen's
 //! name. The kernel hands it down over fork and execve, and a process without privileges cannot raise it. So a process that bears it was
-//! started in the pen, whatever became of its environment, and a process without such a limit was not. It is evidence, like the variable: a limit
-//! can be copied.
+//! started in the pen, also if it has cleared its environment, and a process without such a limit was not. It is
+//! evidence, like the variable: a limit can be copied.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;

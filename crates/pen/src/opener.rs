@@ -1,5 +1,5 @@
 //! A process that opens pens one after the other for one host, and is their host in turn: it holds the other ends of the child's
-//! streams, and when it goes, in whatever way, the pen that is open ends as it does with any host.
+//! streams, and when it ends, in any way, the open pen ends as it does with any host.
 //!
 //! ```text
 //! host ── opener ── front ── spare ── guard ── child ── ...
@@ -82,8 +82,8 @@ impl PenOpener {
         Ok(Self { setup, host, die_with, signals, own: getpid(), strangers: None, others: HashSet::new() })
     }
 
-    /// Whether the kernel is to continue this process when its host ends. While a pen is open, the spare does that, and a SIGCONT by the
-    /// kernel could not be told from one that the host has sent for the child.
+    /// Whether the kernel is to continue this process when its host ends. While a pen is open, the spare does that: a
+    /// SIGCONT of the kernel could not be told from a SIGCONT that the host sends for the child.
     fn be_continued_by_kernel(yes: bool) {
         process::be_continued_when_parent_ends(yes);
     }

@@ -1,4 +1,4 @@
-//! The one path on which every tree ends, whatever the reason: asked, then SIGTERM to every process, then
+//! The one path on which every tree ends, for any reason: asked, then SIGTERM to every process, then
 //! SIGKILL, each after its grace. Only *what happens when* is decided here, with no clock and no process, so
 //! that a test can walk through it. `keep` carries it out.
 
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hands_over_gives_what_a_child_leaves_behind_all_the_time_that_was_promised() {
+    fn a_hand_over_gives_what_a_child_leaves_behind_all_the_time_that_was_promised() {
         let t = Instant::now();
         for reason in [Reason::Ordered(Order::HandOver), Reason::Asked { sender: None, ask: Ask::HandOver }] {
             let mut it = TearDown::new(Graces::default());
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(it.tick(deadline), Some(Action::Terminate));
     }
 
-    /// Whatever comes, in whatever order: once begun it never stops, and it never goes back a stage.
+    /// For all reasons in any order: once begun, the tear-down never stops and never goes back a stage.
     #[test]
     fn every_pair_of_reasons_in_every_stage_ends_in_kill() {
         let t = Instant::now();

@@ -1,6 +1,6 @@
 //! Every process of a tree: finding them, asking them to end, killing them.
 //!
-//! Seen from its subreaper, which alone may use this: the tree is whatever descends from this process.
+//! Only the tree's subreaper may use this: the tree is all that descends from this process.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -53,7 +53,7 @@ impl std::fmt::Display for Tier<'_> {
 pub(crate) struct Tree<'a> {
     tier: Tier<'a>,
     strangers: Option<Strangers>,
-    /// Children of this process that are not of the tree, whatever they bear.
+    /// Children of this process that are not of the tree, even if they bear its mark.
     spared: HashSet<Identity>,
     /// Processes that this user may not signal.
     refused: HashSet<Identity>,
@@ -64,7 +64,7 @@ pub(crate) struct Tree<'a> {
 /// What a round of killing came to.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Round {
-    /// Whatever was found has been killed; what is left is dying or has just been born.
+    /// All processes that were found have been killed; what is left is dying or has just been forked.
     Killed,
     /// Only these are left, and none of them may be signalled.
     OnlyRefused(Vec<Identity>),
@@ -138,7 +138,7 @@ impl<'a> Tree<'a> {
         members
     }
 
-    /// SIGTERM to every process; those that are stopped are continued, or they could not act on it.
+    /// SIGTERM to every process; a stopped process is continued, or it could not act on it.
     pub(crate) fn terminate(&mut self) {
         if matches!(self.tier, Tier::Namespace) {
             send_to_namespace(Signal::TERM).ok();
@@ -190,8 +190,8 @@ impl<'a> Tree<'a> {
         Round::Killed
     }
 
-    /// Sends `signal` to every process, and looks again, a few times, for those that were born meanwhile. Returns how
-    /// often a look found new ones.
+    /// Sends `signal` to every process, and looks again, a few times, for processes that were forked meanwhile. Returns
+    /// how often a look found new processes.
     fn signal_all(&mut self, signal: Signal) -> usize {
         let mut done: HashSet<Identity> = HashSet::new();
         for scans in 0..MAX_SCANS {

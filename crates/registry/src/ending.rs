@@ -32,6 +32,9 @@ const MAX_STOPPED_CHECKS: u32 = 6;
 /// How long keepers may take to see that their tree is empty, and a killed process to be gone.
 const CONTINUED_KEEPERS_TIMEOUT: Duration = Duration::from_secs(2);
 const KILLED_KEEPERS_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long another process may hold the lock of a pen without keepers, and how often to try it.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The records of a pen, and of the pens in its series.
 fn records_of(place: &Place, id: &str) -> Vec<Record> {
@@ -93,7 +96,18 @@ pub(crate) fn ensure_end(place: &Place, asked: &Record, ask: Ask, since: Instant
         let is_its = |other: &str| other == id || PenId::series_of(other) == Some(id);
         sweep::sweep_those(&Policy::thorough(), std::slice::from_ref(place), |_, other| is_its(other));
     }
-    !sweep::is_on_record(place, id) || !owner_is_alive(place, id)
+    // The lock of a pen whose keepers have all ended can still be held: for a moment by a prober, and by a sweep until that is done.
+    let until = Instant::now() + if handles.is_empty() || is_now { LOCK_TIMEOUT } else { Duration::ZERO };
+    loop {
+        if !sweep::is_on_record(place, id) || !owner_is_alive(place, id) {
+            return true;
+        }
+        if Instant::now() >= until {
+            return false;
+        }
+        tick();
+        std::thread::sleep(LOCK_INTERVAL); // flock cannot be polled
+    }
 }
 
 /// What is left of a pen that still has keepers.
@@ -161,19 +175,14 @@ fn stop_all(found: Vec<Found>, is_of_tree: impl Fn(&Found) -> bool, look: impl F
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Command, Stdio};
+    use std::process::{Child, Command, Stdio};
 
     use nostray_sys::Pid;
 
     use super::*;
     use crate::record::{Process, VERSION};
 
-    /// The front removes its record and exits after that. `cat` stands for a front between the two.
-    #[test]
-    fn a_front_that_has_removed_its_record_is_waited_for() {
-        let directory = std::env::temp_dir().join(format!("nostray-ending-{}", std::process::id()));
-        let place = Place::at(&directory).expect("a place");
-        let mut front = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
+    fn record_of(front: &Child) -> Record {
         let pid = Pid::from_raw(i32::try_from(front.id()).expect("a pid")).expect("a pid");
         let world = World::current().expect("/proc");
         let record = serde_json::json!({
@@ -181,11 +190,41 @@ mod tests {
             "boot": world.boot, "pid_namespace": world.pid_namespace, "front": Process::of(pid).expect("runs"),
             "tier": "subreaper", "eof_grace": 0, "term_grace": 0,
         });
-        let record: Record = serde_json::from_value(record).expect("a record");
+        serde_json::from_value(record).expect("a record")
+    }
+
+    fn place(name: &str) -> Place {
+        let directory = std::env::temp_dir().join(format!("nostray-ending-{name}-{}", std::process::id()));
+        Place::at(&directory).expect("a place")
+    }
+
+    /// The front removes its record and exits after that. `cat` stands for a front between the two.
+    #[test]
+    fn a_front_that_has_removed_its_record_is_waited_for() {
+        let place = place("removed");
+        let mut front = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
+        let record = record_of(&front);
         let mut input = front.stdin.take();
         let ended = ensure_end(&place, &record, Ask::Stop, Instant::now(), &mut || drop(input.take()));
         assert!(ended, "nothing of it is left");
         assert!(front.try_wait().expect("look").is_some(), "the front was not waited for");
-        std::fs::remove_dir_all(directory).expect("removed");
+        std::fs::remove_dir_all(place.path()).expect("removed");
+    }
+
+    /// A killed front leaves its record, and a prober holds the lock for a moment to learn whether there is an owner.
+    #[test]
+    fn a_prober_is_not_taken_for_an_owner() {
+        let place = place("probed");
+        let mut front = Command::new("true").spawn().expect("true");
+        let record = record_of(&front);
+        front.wait().expect("ended");
+        std::fs::write(record::path(&place, &record.id), serde_json::to_vec(&record).expect("JSON"))
+            .expect("written");
+        let lock = std::fs::File::create(record::lock_path(&place, &record.id)).expect("created");
+        lock.lock().expect("locked");
+        let mut prober = Some(lock);
+        assert!(ensure_end(&place, &record, Ask::Stop, Instant::now(), &mut || drop(prober.take())));
+        assert!(prober.is_none(), "the lock was not tried again");
+        std::fs::remove_dir_all(place.path()).expect("removed");
     }
 }

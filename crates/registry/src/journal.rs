@@ -191,7 +191,7 @@ pub enum Story {
 }
 
 impl Story {
-    /// Whatever it quotes of a child, a host or a sender. The command is masked already, word by word.
+    /// Masks what it quotes of a child, a host or a sender. The command is masked already, word by word.
     fn mask_secrets(&mut self) {
         let mask = |text: &mut String| *text = masked_text(text);
         match self {
@@ -389,7 +389,7 @@ mod tests {
         std::fs::remove_dir_all(path).expect("remove");
     }
 
-    /// Cut anywhere, or with any bit flipped: whatever can be read is read, and nothing panics.
+    /// Cut anywhere, or with any bit flipped: all undamaged lines are read, and nothing panics.
     #[test]
     fn damage_costs_the_damaged_line_only() {
         let (path, journal) = journal();

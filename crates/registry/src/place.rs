@@ -1,7 +1,7 @@
 //! Where records and the journal are kept.
 //!
-//! A host may give its children little of its environment, so the directory that a pen writes to may not be the one that a
-//! person's shell names. Readers look in all of them.
+//! A host may give its children little of its environment, so a pen may write to another directory than a person's
+//! shell names. Readers look in all of them.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -25,8 +25,8 @@ fn given(which: usize) -> Option<PathBuf> {
 }
 
 impl Place {
-    /// For a process whose environment is not its own: from now on these are [`Place::for_writing`] and [`Place::that_lasts`],
-    /// whatever the environment says. Only the first call counts.
+    /// For a process whose environment is not its own: from now on these are [`Place::for_writing`] and
+    /// [`Place::that_lasts`], and the environment does not count. Only the first call counts.
     pub fn are_given(for_writing: Option<&Path>, that_lasts: Option<&Path>) {
         GIVEN.get_or_init(|| [for_writing, that_lasts].map(|path| path.map(Path::to_owned)));
     }
@@ -52,8 +52,8 @@ impl Place {
         candidates().into_iter().filter(|path| is_ours(path).is_ok()).map(|path| Self { path }).collect()
     }
 
-    /// The directory that is the same whether the user is logged in or not, and whatever a host leaves out of the environment:
-    /// in the state directory. Without one, where records are.
+    /// The directory that stays the same whether or not the user is logged in, and if a host leaves variables out of
+    /// the environment: in the state directory. Without a state directory, where records are.
     pub fn that_lasts() -> Result<Self, Error> {
         let usual = || state_directory(variable("HOME").or_else(known_home)).map(|path| path.join("nostray"));
         match given(1).or_else(usual).and_then(|path| Self::make(&path).ok()) {

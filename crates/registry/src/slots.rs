@@ -44,7 +44,7 @@ impl Holder {
     pub fn may_be_left(&self) -> bool {
         let Some(world) = World::current() else { return true };
         let since = StartTime(self.record.front.start);
-        let is_there = || nostray_sys::proc::is_anybody_in(self.record.pid_namespace, since);
+        let is_there = || nostray_sys::proc::namespace_has_process(self.record.pid_namespace, since);
         self.is_owned() || world.boot == self.record.boot && (world == self.record.world() || is_there())
     }
 

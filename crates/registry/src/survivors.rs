@@ -1,8 +1,9 @@
 //! Finds what is left of a dead pen, on evidence, and signals it.
 //!
 //! Survivors are found by proof: a recorded process that is still the same one, a member of the pen's own control group, or a
-//! process that bears the pen's mark and has been handed to one of those above the pen (or to the first process), as the
-//! kernel does with orphans; and whatever descends from these. A recorded number that now belongs to another process is left alone.
+//! process that bears the pen's mark and has been handed to a subreaper above the pen (or to the first process), as the
+//! kernel does with orphans; and all descendants of these. A recorded pid that now belongs to another process is left
+//! alone.
 //!
 //! What has cleared its environment is not found so. The proof that no such process is left is that there is no
 //! *candidate*: an orphan that was handed on since the pen was started, and of which no fact says that it is a stranger. A candidate is

@@ -47,7 +47,8 @@ fn candidates_all_live(place: &Place, id: &str) -> bool {
     !candidates.is_empty() && candidates.into_iter().filter_map(Process::identity).all(Identity::is_alive)
 }
 
-/// Drops the record of a pen whose owner is dead, whatever may be left of it. Nothing is signalled. False if its owner is alive.
+/// Drops the record of a pen whose owner is dead, even if something is left of it. Nothing is signalled. False if its
+/// owner is alive.
 pub fn forget(place: &Place, id: &str) -> bool {
     let Owner::Us(_lock) = take_over(place, id) else { return false };
     witness::remove(place, id);

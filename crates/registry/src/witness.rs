@@ -23,7 +23,7 @@ pub const SAYS_STOPPING: &str = "the child says that it is stopping";
 pub struct RecordDetails {
     /// The session that it belongs to.
     pub session: Option<String>,
-    /// Whatever else.
+    /// The user's labels.
     pub labels: Labels,
     /// The slot that it holds.
     pub slot: Option<String>,

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_takes_no_more_memory_than_one_that_is_not() {
+    fn a_line_that_is_too_long_takes_bounded_memory() {
         let mut lines = Lines::new(100_000);
         feed(&mut lines, &vec![b'x'; 8 << 20]);
         assert!(lines.buffer.capacity() <= 512 << 10, "{}", lines.buffer.capacity());

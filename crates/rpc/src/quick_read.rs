@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_has_to_be_read() {
+    fn any_other_line_is_left_to_the_full_reader() {
         for line in [
             "",
             "}",

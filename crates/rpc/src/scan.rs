@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_counted_as_bytes_are_whatever_the_pieces() {
+    fn blocks_and_bytes_are_counted_alike_for_any_pieces() {
         let alphabet = b"\"\"\\\\{}[]aaaaaaaaaaaaaaaa,:";
         let mut random = Random::new(1);
         let mut ended = 0;

@@ -1,4 +1,4 @@
-//! What a line is can be told from its outermost members, whatever is inside.
+//! The outermost members of a line tell what it is; the contents do not matter.
 
 mod checks;
 

@@ -62,7 +62,7 @@ fn with_another_id_everything_else_is_as_it_was() {
         same(r#"{"jsonrpc":"2.0","error":1,"id":null}"#, &seven),
         "{\"jsonrpc\":\"2.0\",\"error\":1,\"id\":7}\n"
     );
-    // Of two ids the last counts, so it is the one that changes.
+    // Of two ids the last counts, so the last changes.
     assert_eq!(
         same(r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"a"}"#, &seven),
         "{\"jsonrpc\":\"2.0\",\"id\":1,\"id\":7,\"method\":\"a\"}\n"

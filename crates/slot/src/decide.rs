@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_who_starts_is_touched_whatever_else_is_seen() {
+    fn a_starting_holder_that_is_not_stopped_is_never_touched() {
         let starts = |seen: &&Observation| {
             matches!(seen.holder, HolderState::Starting | HolderState::Unknown) && seen.frozen.is_none()
         };
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_wants_to_replace_ever_touches_anybody() {
+    fn only_a_caller_that_wants_to_replace_touches_the_holder() {
         for seen in &every_observation() {
             for if_taken in [IfTaken::Wait, IfTaken::Fail] {
                 assert!(!matches!(decide(if_taken, seen), Action::Ask | Action::EndFromOutside), "{seen:?}");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_in_a_loop_or_by_one_who_is_behind_or_superseded() {
+    fn no_holder_is_asked_in_a_loop_or_by_a_caller_that_is_behind_or_superseded() {
         for seen in every_observation().iter().filter(|s| s.is_loop || s.is_behind || s.is_superseded) {
             assert_ne!(decide(IfTaken::Replace, seen), Action::Ask, "{seen:?}");
         }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fails_never_waits_and_who_waits_gives_up_only_when_it_is_late_or_would_wait_for_itself() {
+    fn fail_never_waits_and_wait_gives_up_only_when_it_is_late_or_would_wait_for_itself() {
         for seen in &every_observation() {
             let only_looked =
                 seen.is_young && seen.holder == HolderState::Unknown && !seen.is_late && !seen.is_our_own;
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_stopped_as_it_starts_is_woken_and_then_ended() {
+    fn a_holder_that_is_stopped_as_it_starts_is_woken_and_then_ended() {
         for holder in [HolderState::Unknown, HolderState::Starting] {
             let frozen = |time| {
                 decide(IfTaken::Replace, &Observation { holder, frozen: Some(time), ..Observation::default() })

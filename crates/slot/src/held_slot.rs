@@ -92,7 +92,7 @@ impl HeldSlot {
     }
 }
 
-/// A witness that keeps a slot's history, beside another one that keeps the pen's record.
+/// A witness that keeps a slot's history, around the witness that keeps the pen's record.
 #[derive(Debug)]
 pub struct SlotWitness {
     held: HeldSlot,

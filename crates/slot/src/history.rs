@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_ended_without_a_word_gets_one_and_the_oldest_are_forgotten() {
+    fn a_holder_that_ended_without_a_reason_gets_one_and_the_oldest_are_forgotten() {
         let folder = std::env::temp_dir().join(format!("nostray-history-{}", nostray_sys::process::random()));
         let place = Place::at(&folder).expect("place");
         assert_eq!(History::read(&place), History::default());

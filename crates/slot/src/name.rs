@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_one_that_a_file_can_have() {
+    fn a_name_can_be_the_name_of_a_file() {
         for fine in ["memory", "db.main", "a", "A-1_b", &"x".repeat(64)] {
             assert!(fine.parse::<Name>().is_ok(), "{fine}");
         }

@@ -91,7 +91,8 @@ impl Cache {
         done
     }
 
-    /// The exact client, or one that speaks the same version: what its capabilities change is found out at the next start.
+    /// The exact client, or another with the same protocol version: what its capabilities change is found out at the
+    /// next start.
     fn client(&self, asker: &Asker) -> Option<&Client> {
         let same = |client: &&Client| client.protocol == asker.protocol;
         let exact = |client: &&Client| same(client) && client.capabilities == asker.capabilities;

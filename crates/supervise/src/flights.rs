@@ -19,7 +19,7 @@ const FEW: usize = 64;
 pub(crate) struct Flight {
     /// What its answer will mean.
     pub(crate) note: Note,
-    /// Those that came in one batch are answered in one, if it must be by us.
+    /// Requests of one batch are answered in one batch, if nostray has to answer them.
     pub(crate) batch: Option<u64>,
     pub(crate) hold: Hold,
     serial: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Flights {
     light: usize,
     serial: u64,
     deadlines: VecDeque<(Moment, Id, u64)>,
-    /// Those that were cancelled, in that order.
+    /// The cancelled requests, oldest first.
     given_up: VecDeque<(Id, u64)>,
 }
 
@@ -215,7 +215,7 @@ impl Flights {
         }
     }
 
-    /// Takes out those that need no work.
+    /// Takes out the requests that need no work.
     pub(crate) fn take_light(&mut self) -> Vec<(Id, Note)> {
         let light = |(id, flight): (&Id, &Flight)| (flight.hold == Hold::Light).then(|| (flight.serial, id.clone()));
         let twice = self.twice.iter().map(|(id, flight)| (id, flight));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_answered_once_and_in_the_end_nobody_waits() {
+    fn each_request_is_answered_once_and_in_the_end_none_waits() {
         let mut flights = Flights::default();
         flights.add(Id::Int(1), Note::Nothing, Hold::Work, None, at(5));
         flights.add(Id::Int(1), Note::Nothing, Hold::Work, None, at(6));
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_a_batch_are_cut_off_together_and_in_order() {
+    fn the_requests_of_a_batch_are_cut_off_together_and_in_order() {
         let mut flights = Flights::default();
         for (id, batch) in [(1, None), (2, Some(1)), (3, None), (4, Some(1)), (5, Some(2))] {
             flights.add(Id::Int(id), Note::Nothing, Hold::Work, batch, None);

@@ -134,7 +134,7 @@ impl Seen {
         self.lists.retain(|list| list.kind != kind);
     }
 
-    /// Those that it has seen.
+    /// The kinds of list that the host has seen.
     pub(crate) fn kinds(&self) -> Vec<ListKind> {
         self.lists.iter().map(|list| list.kind).collect()
     }

@@ -206,7 +206,7 @@ impl Machine {
         }
     }
 
-    /// Tears down whatever lives, for good or for want of a holder.
+    /// Tears down the live child, for good or for want of a holder.
     fn let_go(&mut self, why: Why, todo: &mut Vec<Action>) {
         match &self.state {
             State::Starting(generation) | State::Ready { generation, .. } => {

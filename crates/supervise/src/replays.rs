@@ -58,7 +58,7 @@ pub(crate) struct Entry {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum What {
-    /// It is told again, whatever follows.
+    /// It is always told again.
     Plain,
     /// It is told again until it is closed.
     Opens(Key),

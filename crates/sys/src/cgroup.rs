@@ -66,8 +66,8 @@ impl Cgroup {
         Ok(group)
     }
 
-    /// Removes groups that stand where [`Cgroup::create`] would make one: those that are this user's, have no process, are older than
-    /// this, and whose name is meant. The age keeps a group that is just being made.
+    /// Removes groups from the folder in which [`Cgroup::create`] makes them, if they are this user's, have no process,
+    /// are older than this, and their name is meant. The age spares a group that is just being made.
     pub fn remove_empty(older_than: Duration, is_meant: impl Fn(&str) -> bool) {
         let Some(own) = own_folder().filter(|own| is_ours_to_divide(own)) else { return };
         for entry in std::fs::read_dir(own).into_iter().flatten().flatten() {
@@ -108,7 +108,7 @@ impl Cgroup {
         members
     }
 
-    /// Kills every process in it, and whatever they are forking at this moment.
+    /// Kills every process in it, also those that are being forked at this moment.
     pub fn kill(&self) -> io::Result<()> {
         std::fs::write(self.path.join("cgroup.kill"), "1")
     }

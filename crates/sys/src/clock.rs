@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How long the machine has been running, asleep or not. The same for all processes, whatever the wall clock says.
+/// How long the machine has been running, asleep or not. The same for all processes, and independent of the wall clock.
 #[must_use]
 pub fn since_boot() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);

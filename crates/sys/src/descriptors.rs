@@ -142,8 +142,8 @@ impl Inherited {
         Room { limit, free: limit.saturating_sub(open as u64 + 3) }
     }
 
-    /// Closes those that write into our own standard input. A host that does not mark its end close-on-exec
-    /// hands it down to us, and with it the end of file would never come.
+    /// Closes the descriptors that write into our own standard input. A host that does not mark its end close-on-exec
+    /// hands it down to us, and while we held it the end of file would never come.
     pub fn close_own_stdin_writers(&mut self, stdin: StdinKind) {
         let is_writer: Box<dyn Fn(BorrowedFd<'_>) -> bool> = match stdin {
             StdinKind::Pipe(pipe) => Box::new(move |fd| {
@@ -226,7 +226,7 @@ pub(crate) fn let_go_of_everything() {
     unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
 }
 
-/// In a forked process: makes these its standard input, output and error, whatever those were before.
+/// In a forked process: replaces its standard input, output and error by these.
 pub fn become_stdio(stdin: &OwnedFd, stdout: &OwnedFd, stderr: &OwnedFd) -> io::Result<()> {
     rustix::stdio::dup2_stdin(stdin)?;
     rustix::stdio::dup2_stdout(stdout)?;
@@ -276,7 +276,8 @@ pub fn close_for_good(fd: BorrowedFd<'_>) {
 }
 
 /// Writes one line to standard error, or nothing if it would have to wait: a guard must not hang because its host has stopped
-/// reading. The line is cut to what a pipe takes in one piece, and is one line whatever is in it: it may quote a child.
+/// reading. The line is cut to what a pipe takes in one piece, and escaped, so that it stays one line: it may quote a
+/// child.
 pub fn write_to_stderr_at_once(line: &str) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::io::{Errno, ReadWriteFlags, pwritev2, write};

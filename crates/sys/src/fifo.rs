@@ -49,7 +49,7 @@ mod tests {
         let watcher = watch(&path).expect("opened");
         let ends_within = |time| wait(&[(watcher.as_fd(), Until::HungUp)], Some(time)).expect("looked")[0];
         let is_over = || ends_within(Duration::ZERO);
-        assert!(!is_over(), "nobody was there yet");
+        assert!(!is_over(), "there was no holder yet");
         let (first, second) = (hold(&path).expect("held"), hold(&path).expect("held"));
         assert!(!is_over());
         drop(first);

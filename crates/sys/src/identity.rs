@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_itself_and_nobody_who_started_at_another_time() {
+    fn a_process_with_another_start_time_is_another_process() {
         let me = Identity::of(rustix::process::getpid()).expect("is there");
         assert!(me.is_alive() && me.open().is_some());
         let stranger = Identity { start: StartTime(me.start.0 + 1), ..me };

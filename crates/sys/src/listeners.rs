@@ -86,7 +86,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn this_process_is_found_by_the_port_on_which_it_listens_and_nobody_else_is() {
+    fn this_process_and_no_other_is_found_by_the_port_on_which_it_listens() {
         for address in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0"] {
             // A machine may have no IPv6.
             let Ok(listener) = TcpListener::bind(address) else { continue };
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_who_listen_are_listed() {
+    fn only_listening_sockets_are_listed() {
         let line = |state| {
             format!(
                 "   0: 0100007F:1F90 00000000:0000 {state} 00000000:00000000 00:00000000 00000000  1000        0 4242 1 0"

@@ -1,5 +1,5 @@
-//! Sockets between our own processes of one user: connections by a path, messages that carry a descriptor, and who is at the other
-//! end. None of them waits, and none is passed on to programs.
+//! Sockets between our own processes of one user: connections by a path, messages that carry a descriptor, and the
+//! process at the other end. None of them waits, and none is passed on to programs.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -18,10 +18,10 @@ use crate::process::Pid;
 /// What every system takes for the path of a socket, with its end: macOS has room for 104 bytes, Linux for 108.
 pub const LONGEST_PATH: usize = 103;
 
-/// How many may wait to be let in; more are told to come again.
+/// How many connections may wait to be accepted; more are told to come again.
 const BACKLOG: i32 = 1024;
 
-/// Who is at the other end of a connection.
+/// The process at the other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caller {
     /// The process that made the connection; none if it is in a pid namespace that cannot be seen from here.
@@ -59,7 +59,7 @@ pub fn let_in(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Who is at the other end, as the kernel noted it when the connection was made.
+/// The process at the other end, as the kernel noted it when the connection was made.
 pub fn caller(socket: BorrowedFd<'_>) -> io::Result<Caller> {
     let credentials = sockopt::socket_peercred(socket)?;
     let pid = Some(credentials.pid).filter(|pid| pid.as_raw_nonzero().get() > 0);

@@ -13,8 +13,8 @@ static WANTED: AtomicBool = AtomicBool::new(false);
 /// which only starting up has touched. They stay in the page cache and come back by themselves when they are needed, which
 /// for a guard is at the end of its tree.
 ///
-/// Not at once: the kernel maps sixteen pages around each one that is touched, so that the way from here to the wait would
-/// bring most of them back.
+/// Not at once: the kernel maps sixteen pages around each page that is touched, so the code between here and the wait
+/// would bring most of them back.
 pub fn release_program_pages_at_next_wait() {
     WANTED.store(true, Ordering::Relaxed);
 }
@@ -22,7 +22,7 @@ pub fn release_program_pages_at_next_wait() {
 /// For a caller that is about to wait. Part of its caller, so that the code that goes on from here is on the same page.
 #[inline(always)]
 pub(crate) fn before_waiting(timeout: Option<Duration>) {
-    // Who does not wait goes on to work.
+    // A caller that does not wait goes on to work, and needs its pages.
     if timeout == Some(Duration::ZERO) || !WANTED.swap(false, Ordering::Relaxed) {
         return;
     }

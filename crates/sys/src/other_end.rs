@@ -1,7 +1,7 @@
 //! Tells whether any process still holds the other end of a process's standard input or output.
 //!
-//! The kernel is asked, and not `/proc/*/fd`: that hides the descriptors of other users and of programs like sshd, and
-//! knows nothing of those that are on their way through a socket. Who is looked for in vain there may be alive.
+//! Ask the kernel, and not `/proc/*/fd`: that hides the descriptors of other users and of programs like sshd, and does
+//! not show those in flight through a socket. A holder that is missing there may be alive.
 
 use std::io;
 

@@ -21,17 +21,17 @@ struct QueuedBy {
 pub struct Pidfd(OwnedFd);
 
 impl Pidfd {
-    /// A handle on whoever has this number now; the caller checks that it is who it meant.
+    /// A handle on the process that has this pid now; the caller checks that it is the process that it means.
     pub fn open(pid: Pid) -> io::Result<Self> {
         Ok(Self(pidfd_open(pid, PidfdFlags::empty())?))
     }
 
-    /// A handle on this process itself, to be inherited by those who watch it.
+    /// A handle on this process itself, for the processes that inherit it to watch this one.
     pub fn of_self() -> io::Result<Self> {
         Self::open(rustix::process::getpid())
     }
 
-    /// Another descriptor for the same handle, for whoever waits on descriptors of its own.
+    /// Another descriptor for the same handle, for a caller that has to own it to wait for it.
     pub fn duplicate(&self) -> io::Result<OwnedFd> {
         self.0.try_clone()
     }

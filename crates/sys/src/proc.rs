@@ -150,8 +150,8 @@ pub fn bytes_moved(pid: Pid) -> Option<u64> {
     Some(value("rchar:")?.wrapping_add(value("wchar:")?))
 }
 
-/// The environment that a process was started with. Nothing of one that has ended, nor, for a moment, of one that is just
-/// becoming another program; an error where it is not ours to read.
+/// The environment that a process was started with. Empty if the process has ended, and for a moment during its
+/// `execve`; an error if this user may not read it.
 pub fn environment(pid: Pid) -> io::Result<Vec<u8>> {
     std::fs::read(format!("/proc/{pid}/environ"))
 }
@@ -183,7 +183,7 @@ pub fn memory_of(pid: Pid) -> Option<u64> {
     share.or_else(resident).map(|kilobytes| kilobytes * 1024)
 }
 
-/// The bytes that a process has resident, those that it shares with others included. Quick.
+/// The resident bytes of a process, also those that it shares with others. Quick.
 #[must_use]
 pub fn resident_of(pid: Pid) -> Option<u64> {
     let pages = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
@@ -208,10 +208,10 @@ pub fn age_of(start: StartTime) -> Option<std::time::Duration> {
 
 /// Whether a process can be seen in the pid namespace that had this inode when one of its processes started at this moment.
 ///
-/// The kernel gives the number of a namespace that is gone to the next one. But no process of a namespace outlives its first one: where
-/// that one has started later, it is another namespace.
+/// The kernel reuses the inode number of a namespace that is gone. But no process of a namespace outlives its first
+/// process: if the first process has started later than this, it is another namespace.
 #[must_use]
-pub fn is_anybody_in(pid_namespace: u64, since: StartTime) -> bool {
+pub fn namespace_has_process(pid_namespace: u64, since: StartTime) -> bool {
     use std::os::unix::fs::MetadataExt;
     let is_in =
         |pid: Pid| std::fs::metadata(format!("/proc/{pid}/ns/pid")).is_ok_and(|found| found.ino() == pid_namespace);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_the_one_that_keeps_units_apart() {
+    fn the_group_is_that_of_the_hierarchy_that_separates_units() {
         let v2 = "0::/user.slice/session-3.scope\n";
         let hybrid = "9:name=systemd:/user.slice/x\n4:memory:/y\n0::/\n";
         let bare = "4:memory:/y\n0::/\n";

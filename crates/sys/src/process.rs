@@ -9,8 +9,8 @@ use rustix::process::{WaitOptions, WaitStatus, set_child_subreaper, set_parent_p
 use crate::Signal;
 use crate::cgroup::Cgroup;
 
-/// The session of a process, this one by default. None for one that is outside of this pid namespace, and for kernel
-/// threads and an init that never made one: their session is number 0, which `rustix` does not expect.
+/// The session of a process, this one by default. None if the session is outside of this pid namespace, and for kernel
+/// threads and an init that never made a session: theirs is number 0, which `rustix` does not expect.
 pub fn session_of(pid: Option<Pid>) -> io::Result<Option<Pid>> {
     // SAFETY: reads a number, returns a number.
     match unsafe { libc::getsid(Pid::as_raw(pid)) } {
@@ -183,8 +183,8 @@ pub fn ask_for_term_when_parent_ends() -> io::Result<()> {
     Ok(set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?)
 }
 
-/// Whether the kernel continues this process (SIGCONT) when the thread that forked it ends, or the one that it is handed to then. If it
-/// is stopped at that moment, it goes on and sees that its parent is gone.
+/// Whether the kernel continues this process (SIGCONT) when the thread that forked it ends, or later the subreaper that
+/// adopted it. If it is stopped at that moment, it goes on and sees that its parent is gone.
 pub fn be_continued_when_parent_ends(yes: bool) {
     // It cannot fail: the signal is a valid one.
     set_parent_process_death_signal(yes.then_some(rustix::process::Signal::CONT)).ok();
@@ -277,7 +277,7 @@ pub fn reap_child(pid: Pid) -> io::Result<Option<Ended>> {
 /// Whether this process has children, also such as have ended and were not reaped. One call, where listing them takes four.
 #[must_use]
 pub fn has_children() -> bool {
-    // `__WALL`: also those that were not made by `fork` and tell of their end in another way.
+    // `__WALL`: also children that `clone` made without SIGCHLD.
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     let mut news = std::mem::MaybeUninit::<libc::siginfo_t>::uninit();
     // SAFETY: writes into the variable that it is given, which is never read, and with these options reaps nothing.
@@ -285,7 +285,7 @@ pub fn has_children() -> bool {
     looked == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ECHILD)
 }
 
-/// Looks at the children without waiting, and reaps one that has ended.
+/// Looks at the children without waiting, and reaps an ended child, if there is one.
 pub fn reap() -> io::Result<Reaped> {
     let options = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
     match rustix::process::wait(options) {
@@ -397,7 +397,7 @@ pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The pid of this process in the mounted `/proc`: in a pid namespace of its own, not the one that `getpid` returns.
+/// The pid of this process in the mounted `/proc`: in a pid namespace of its own, that is not what `getpid` returns.
 #[must_use]
 pub fn number_in_proc() -> Option<Pid> {
     std::fs::read_link("/proc/self").ok()?.to_str()?.parse().ok().and_then(Pid::from_raw)

@@ -52,8 +52,8 @@ impl Signal {
         (1..=libc::SIGRTMAX()).contains(&number).then_some(Self(number))
     }
 
-    /// The last of those that are queued: each one that is sent arrives, where of the others only the first one does as long as
-    /// it has not been taken in.
+    /// The last real-time signal. Real-time signals queue: each that is sent arrives. Of the others, one that is sent
+    /// while the same is pending is lost.
     #[must_use]
     pub fn queued() -> Self {
         Self(libc::SIGRTMAX())

@@ -128,7 +128,7 @@ mod tests {
         standstill.begin_again();
         assert!(
             !late(&mut standstill, 1) && !late(&mut standstill, 2),
-            "two looks are not enough, whatever lies between"
+            "two looks are not enough, however far apart"
         );
         victim.send(Signal::CONT, |stat| !stat.is_stopped());
         assert_eq!(looks(&mut standstill, 40, 6), [false; 6]);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_run_in_between_is_not() {
+    fn a_process_that_has_run_in_between_is_not_at_a_standstill() {
         let victim = Victim::start(&["sh", "-c", "while :; do :; done"]);
         let mut standstill = Standstill::of(victim.identity());
         for second in 0..12 {

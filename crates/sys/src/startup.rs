@@ -50,7 +50,7 @@ static LENGTH: AtomicUsize = AtomicUsize::new(0);
 /// For [`crate::program!`].
 ///
 /// # Safety
-/// Count and arguments are those that the C library has called `main` with.
+/// Count and arguments are the arguments with which the C library has called `main`.
 pub unsafe fn run(program: fn() -> u8, count: i32, arguments: *const *mut u8) -> i32 {
     if let Some(last) = usize::try_from(count).ok().and_then(|count| count.checked_sub(1)) {
         // SAFETY: there are `count` pointers, at least one, to C strings.

@@ -19,7 +19,8 @@ fn is_harmless(c: char) -> bool {
     !c.is_control() && !INVISIBLE.iter().any(|range| range.contains(&c))
 }
 
-/// In one line that only shows: whatever would do something else is written as in Rust, like `\n` and `\u{1b}`.
+/// The text in one line, for a terminal: control and invisible characters are written as in Rust, like `\n` and
+/// `\u{1b}`.
 #[must_use]
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_harmless) {

@@ -1,4 +1,4 @@
-//! Who has children. A program of its own: other tests would have some meanwhile.
+//! Whether a process has children. A program of its own: other tests would have some meanwhile.
 
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ fn a_process_has_a_child_from_its_start_until_it_was_reaped() {
     drop(child.stdin.take());
     let ended = poll::wait(&[(handle.as_fd(), Until::Readable)], Some(Duration::from_secs(20))).expect("wait");
     assert_eq!(ended, [true]);
-    assert!(has_children(), "it has ended, and nobody has asked how");
+    assert!(has_children(), "it has ended, and was not reaped");
     child.wait().expect("reap");
     assert!(!has_children());
 }

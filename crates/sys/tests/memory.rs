@@ -1,4 +1,5 @@
-//! What only starting up needs is given back by who waits. A program of its own: other tests would bring pages back.
+//! A process that waits gives back the pages that only its start needed. A program of its own: other tests would bring
+//! pages back.
 
 use std::time::Duration;
 

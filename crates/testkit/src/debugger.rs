@@ -31,7 +31,7 @@ for pid in map(int, sys.stdin.readline().split()):
     os.waitpid(pid, WALL)
 print('attached', flush=True)
 try:
-    while True:  # who was killed is let go; nobody is ever continued
+    while True:  # lets killed processes go; continues none
         os.waitpid(-1, WALL)
 except ChildProcessError:
     sys.stdin.read()

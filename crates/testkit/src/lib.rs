@@ -1,5 +1,5 @@
-//! Shared by the tests of the command line: starts nostray, with the stages, hosts and contenders that the tests need. Compiled once
-//! for all test programs in `crates/cli/tests`.
+//! Shared by the tests of the command line: starts nostray, with the stages, hosts and contenders that the tests need.
+//! Compiled once for all test programs in `crates/cli/tests`.
 
 pub mod debugger;
 pub mod many;
@@ -58,26 +58,27 @@ pub struct Own {
     pub guard: Found,
 }
 
-/// Finds nostray's processes by the names that they set. A newly forked sweeper has its parent's name for a moment, so look again.
+/// Finds nostray's processes by the names that they set. A newly forked sweeper has its parent's name for a moment, so
+/// look again.
 pub fn own_processes(scene: &Scene) -> Own {
-    let mut everybody = Vec::new();
+    let mut processes = Vec::new();
     let named = |all: &[Found], name: &str| {
         let mut found = all.iter().filter(|found| found.stat.name == name);
         found.next().filter(|_| found.next().is_none()).cloned()
     };
     let mut own = None;
     comes_true(PATIENCE, &mut || {
-        everybody = scene.processes();
-        let all = ["nostray", "nostray-spare", "nostray-guard"].map(|name| named(&everybody, name));
+        processes = scene.processes();
+        let all = ["nostray", "nostray-spare", "nostray-guard"].map(|name| named(&processes, name));
         own =
             if let [Some(front), Some(spare), Some(guard)] = all { Some(Own { front, spare, guard }) } else { None };
         own.is_some()
     });
-    own.unwrap_or_else(|| panic!("not one of each among {everybody:#?}"))
+    own.unwrap_or_else(|| panic!("not exactly one front, spare and guard among {processes:#?}"))
 }
 
-/// Waits until the guard is on record. A child may start before that; if a test then kills all of nostray's processes, no sweeper
-/// can tell whose child it is.
+/// Waits until the guard is on record. A child may start before that; if a test then kills all of nostray's processes,
+/// no sweeper can tell whose child it is.
 pub fn wait_until_on_record(place: &Scene, guard: &Found) {
     let who = format!("\"guard\":{{\"pid\":{},", guard.stat.pid);
     wait_until("the guard is on record", || {

@@ -31,8 +31,8 @@ impl Many {
         Self { stage: Stage::for_user(user) }
     }
 
-    /// Starts `nostray share OPTIONS -- badchild server SERVER_OPTIONS`. Unless the options say otherwise, the child ends with the
-    /// last session, with short graces.
+    /// Starts `nostray share OPTIONS -- badchild server SERVER_OPTIONS`. Unless the options say otherwise, the child
+    /// ends with the last session, with short graces.
     pub fn share(&self, options: &[&str], server: &[&str]) -> Caller {
         self.share_in(options, server, |_| {})
     }
@@ -150,11 +150,11 @@ impl Many {
         for mut caller in callers {
             assert_eq!(caller.code(), 0, "{}", caller.errors());
         }
-        self.expect_nobody();
+        self.expect_no_process();
     }
 
     /// Waits until no process is left: no session, no child, and no broker after a request to leave.
-    pub fn expect_nobody(&self) {
+    pub fn expect_no_process(&self) {
         wait_until("only the broker is left", || {
             self.stage.scene.processes().iter().all(|found| found.stat.name == "nostray-broker")
         });

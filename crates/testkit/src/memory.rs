@@ -72,9 +72,9 @@ impl Memory {
     /// Kills every process of the bridge, and waits until they are gone.
     pub fn kill_bridges(&self) {
         let bridges = self.bridges();
-        assert!(!bridges.is_empty(), "there is none");
+        assert!(!bridges.is_empty(), "there is no bridge");
         bridges.iter().for_each(|bridge| bridge.send(Signal::KILL));
-        wait_until("they are gone", || !bridges.iter().any(Found::is_alive));
+        wait_until("the bridges are gone", || !bridges.iter().any(Found::is_alive));
     }
 
     /// The stored turns: session, text, and the summary that a host made of the text.

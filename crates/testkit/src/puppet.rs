@@ -1,5 +1,5 @@
-//! A child that executes Python lines from its standard input, one at a time. So a test knows what the child has done, and what it
-//! has not done yet.
+//! A child that executes Python lines from its standard input, one at a time. So a test knows what the child has done,
+//! and what it has not done yet.
 
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -82,11 +82,11 @@ impl Puppet {
 
     /// Waits for a state, and returns since when the child is in it.
     pub fn wait_for(&self, state: &str) -> u64 {
-        wait_until(&format!("it is {state}, not {}", self.state()), || self.state() == state);
+        wait_until(&format!("the child is {state}, not {}", self.state()), || self.state() == state);
         self.shown()["since"].as_u64().expect("a time")
     }
 
-    /// Its guard.
+    /// The child's guard.
     pub fn guard(&self) -> Found {
         self.stage.own().into_iter().find(|found| found.stat.name == "nostray-guard").expect("a guard")
     }
@@ -114,14 +114,15 @@ impl Puppet {
         told.lines().filter_map(words).filter(|line| !line.starts_with("started")).collect()
     }
 
-    /// How often it was ready.
+    /// How often the journal says that the child was ready.
     pub fn times_ready(&self) -> usize {
         self.story().iter().filter(|line| line.starts_with("ready")).count()
     }
 
-    /// Checks that the journal tells once that the child is ready. The journal entry follows the record with a short delay.
+    /// Checks that the journal tells once that the child is ready. The journal entry follows the record with a short
+    /// delay.
     pub fn is_told_ready_once(&self) {
-        wait_until("it is told", || self.times_ready() > 0);
+        wait_until("the journal tells that the child is ready", || self.times_ready() > 0);
         assert_eq!(self.times_ready(), 1, "{:?}", self.story());
     }
 
@@ -134,7 +135,7 @@ impl Puppet {
 
 /// Waits until a process is idle: it sleeps, and does not wake up.
 pub fn wait_until_quiet(found: &Found) {
-    wait_until("it is quiet", || {
+    wait_until("the process is idle", || {
         // A process that waits for a CPU does not nap either, so also check that this process sleeps.
         let before = (naps_of(found), sleeps(found));
         std::thread::sleep(Duration::from_millis(100)); // an idle process does not wake up during this time

@@ -49,8 +49,8 @@ impl Random {
 }
 
 impl Stage {
-    /// Starts `nostray share OPTIONS -- badchild server SERVER_OPTIONS`, with short times if the options give none. The lives of the
-    /// server must not overlap.
+    /// Starts `nostray share OPTIONS -- badchild server SERVER_OPTIONS`, with short times if the options give none. The
+    /// lives of the server must not overlap.
     pub fn share(&self, options: &[&str], server: &[&str]) -> Caller {
         let claim = self.file("claim");
         let command = self.server(&[&["--claim", &claim], server].concat());
@@ -108,7 +108,8 @@ impl Stage {
         self.scene.processes().into_iter().filter(|found| found.stat.name == name).collect()
     }
 
-    /// The only process of this name. A process that lost the race for this role may live a moment longer; wait until it has ended.
+    /// The only process of this name. A process that lost the race for this role may live a moment longer; wait until
+    /// it has ended.
     pub fn the(&self, name: &str) -> Found {
         let mut found = Vec::new();
         let is_one = comes_true(badchild::PATIENCE, &mut || {
@@ -151,7 +152,7 @@ impl Stage {
         self.scene.expect_empty();
         assert_eq!(self.lives().len(), lives, "{:#?}\n{}", self.lives(), self.journal());
         let again = comes_true(watch, &mut || self.lives().len() > lives || !self.scene.processes().is_empty());
-        assert!(!again, "somebody came back: {:#?}\n{}", self.scene.processes(), self.journal());
+        assert!(!again, "a process came back: {:#?}\n{}", self.scene.processes(), self.journal());
         self.expect_never_two();
     }
 
@@ -176,7 +177,7 @@ pub fn release(mut caller: Caller) {
 /// Kills these processes, and waits until they are gone.
 pub fn kill(victims: &[Found]) {
     victims.iter().for_each(|found| found.send(Signal::KILL));
-    wait_until("they are gone", || victims.iter().all(|found| !found.is_alive()));
+    wait_until("the victims are gone", || victims.iter().all(|found| !found.is_alive()));
 }
 
 /// Samples the number of processes of the server.
@@ -213,8 +214,8 @@ impl Watch {
         Self { is_over, thread }
     }
 
-    /// Checks that no sample found two servers. On a busy machine a sample may take seconds and miss a short life. The servers
-    /// themselves report whether they overlapped ([`Stage::expect_never_two`]).
+    /// Checks that no sample found two servers. On a busy machine a sample may take seconds and miss a short life. The
+    /// servers themselves report whether they overlapped ([`Stage::expect_never_two`]).
     pub fn expect_one(self) {
         self.is_over.store(true, Ordering::Relaxed);
         let (looks, most) = self.thread.join().expect("no panic");

@@ -1,5 +1,5 @@
-//! Contenders for one slot on one [`Stage`], whose trees cannot overlap without leaving a trace: every process of a tree, daemons
-//! included, holds a lock of the test's own, and a server that finds the lock held reports it.
+//! Contenders for one slot on one [`Stage`], whose trees cannot overlap without leaving a trace: every process of a
+//! tree, daemons included, holds a lock of the test's own, and a server that finds the lock held reports it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -77,8 +77,8 @@ impl Ring {
         self.stage.launch("run", &options, &words, change)
     }
 
-    /// A host that restarts `nostray run --slot db --if-taken replace OPTIONS` whenever that ends. With `fresh`, each start has a host
-    /// of its own, as with a wrapper script.
+    /// A host that restarts `nostray run --slot db --if-taken replace OPTIONS` whenever that ends. With `fresh`, each
+    /// start has a host of its own, as with a wrapper script.
     pub fn restarting_host(&self, options: &[&str], fresh: bool) -> Caller {
         let script = match fresh {
             false => "while :; do \"$@\"; done",
@@ -102,7 +102,7 @@ impl Ring {
         };
         wait_until("a child of this host holds the slot", || is_started_by_it(&self.show()["holder"]["front"]));
         host.initialize();
-        wait_until("it is ready", || self.state() == "ready");
+        wait_until("the child is ready", || self.state() == "ready");
         self.show()["holder"]["id"].as_str().expect("an id").to_owned()
     }
 
@@ -112,7 +112,7 @@ impl Ring {
         caller.initialize();
         // The answer may arrive before nostray writes the record, and the record is written before the slot's history.
         let front = caller.process.id();
-        wait_until("it is on record", || {
+        wait_until("the holder is on record", || {
             let shown = self.show();
             let last = shown["history"].as_array().and_then(|history| history.last());
             shown["holder"]["front"]["pid"] == front
@@ -122,10 +122,10 @@ impl Ring {
         caller
     }
 
-    /// Waits until the guard of a contender has finished the start and only waits for events. From then on it sees events in order:
-    /// the end of its input before the end of its child.
+    /// Waits until the guard of a contender has finished the start and only waits for events. From then on it sees
+    /// events in order: the end of its input before the end of its child.
     pub fn wait_until_settled(&self, of: &Caller) {
-        wait_until("its guard waits", || {
+        wait_until("the guard waits", || {
             let guard = self.keepers(of).into_iter().find(|found| found.stat.name == "nostray-guard");
             let output = guard.and_then(|guard| std::fs::read_link(format!("/proc/{}/fd/1", guard.stat.pid)).ok());
             output.is_some_and(|output| output.as_os_str() == "/dev/null")
@@ -135,7 +135,7 @@ impl Ring {
     /// Starts a contender, and waits until it is queued behind `before` others.
     pub fn waiter(&self, options: &[&str], before: usize) -> Caller {
         let caller = self.run(options, &[]);
-        wait_until("it stands in the queue", || self.waiting().len() == before + 1);
+        wait_until("the waiter is in the queue", || self.waiting().len() == before + 1);
         caller
     }
 
@@ -208,7 +208,7 @@ impl Ring {
     pub fn expect_holder(&self, caller: &mut Caller) {
         caller.initialize();
         let pid = caller.pid();
-        assert_eq!(self.stage.servers_here(), [pid], "not the only one\n{}", self.stage.journal());
+        assert_eq!(self.stage.servers_here(), [pid], "not the only server\n{}", self.stage.journal());
         self.expect_one_at_a_time();
     }
 }
@@ -237,7 +237,7 @@ pub fn kill_at_once(victims: &[Found]) {
     victims.iter().for_each(|found| found.send(Signal::STOP));
     // The outermost process first: the end of spare and guard continues a stopped front.
     victims.iter().for_each(|found| found.send(Signal::KILL));
-    wait_until("they are gone", || victims.iter().all(|found| !found.is_alive()));
+    wait_until("the victims are gone", || victims.iter().all(|found| !found.is_alive()));
 }
 
 /// Ends a contender as hosts do, and returns its exit code.
@@ -248,7 +248,7 @@ pub fn end(mut caller: Caller) -> i32 {
 
 /// Waits until the front has ended, with any status.
 pub fn ended(caller: &mut Caller) {
-    wait_until("it has ended", || caller.process.try_wait().expect("look").is_some());
+    wait_until("the front has ended", || caller.process.try_wait().expect("look").is_some());
 }
 
 /// The process that a host has started.

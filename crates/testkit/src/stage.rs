@@ -1,5 +1,5 @@
-//! A host that talks to `badchild server` through `nostray run`. A test gets each answer with a deadline, and sees all lines that
-//! each process of the server got. One process of the server is a life.
+//! A host that talks to `badchild server` through `nostray run`. A test gets each answer with a deadline, and sees all
+//! lines that each process of the server got. One process of the server is a life.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -103,7 +103,8 @@ impl Stage {
         self.launch("run", options, &command, change)
     }
 
-    /// The same with a server that ignores, from its first moment on, the end of its input and every signal that can be ignored.
+    /// The same with a server that ignores, from its first moment on, the end of its input and every signal that can be
+    /// ignored.
     pub fn start_stubborn(&self, options: &[&str]) -> Caller {
         let server = self.server(&["--ignore-eof"]);
         let shell = ["sh", "-c", "trap '' TERM; exec \"$@\"", "sh"];
@@ -188,8 +189,8 @@ impl Stage {
         reads
     }
 
-    /// Checks, for a server with `--byte-by-byte`, that each call was read once at most. At most one failed call per life may be
-    /// missing in the record: the life was killed while it read the call, or before it recorded it.
+    /// Checks, for a server with `--byte-by-byte`, that each call was read once at most. At most one failed call per
+    /// life may be missing in the record: the life was killed while it read the call, or before it recorded it.
     pub fn expect_made_once(&self, failed: &HashSet<u64>) {
         let (reads, lives) = (self.reads(), self.lives().len());
         let twice: Vec<_> = reads.iter().filter(|(_, times)| **times > 1).collect();
@@ -200,7 +201,7 @@ impl Stage {
 
     /// The current process of the server.
     pub fn child(&self) -> Found {
-        let life = self.lives().pop().expect("it was started");
+        let life = self.lives().pop().expect("the server was started");
         Found::by_pid(badchild::pid(life.pid)).expect("is there")
     }
 
@@ -216,7 +217,7 @@ impl Stage {
 
     /// Waits until the child is asleep: only the front is left.
     pub fn wait_until_asleep(&self) {
-        wait_until("it is asleep", || self.scene.processes().len() == 1 && self.states() == ["asleep"]);
+        wait_until("the child is asleep", || self.scene.processes().len() == 1 && self.states() == ["asleep"]);
     }
 
     /// nostray's own processes.
@@ -362,7 +363,7 @@ impl Caller {
         self.send(&message);
     }
 
-    /// The next line as it came, whatever it is.
+    /// The next line as it came, also if it is no message.
     pub fn next_line(&mut self) -> Vec<u8> {
         self.line_within(PATIENCE).expect("nostray said nothing more")
     }

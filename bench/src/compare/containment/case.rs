@@ -68,7 +68,7 @@ pub(super) enum Ending {
     Term,
     KillOfWrapper,
     KillOfHost,
-    /// The host is killed, but the pipe stays open: somebody else, whom it has started, holds it.
+    /// The host is killed, but the pipe stays open: another child of the host holds it.
     KillOfHostPipeHeld,
 }
 

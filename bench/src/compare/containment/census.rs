@@ -1,5 +1,5 @@
-//! Who is there: one look at `/proc` for everybody who wants to know. With a hundred trees at once, a look for each of them would be
-//! most of what the machine does.
+//! Which processes are there: one look at `/proc` for all cases that ask at the same time. With a hundred trees at
+//! once, a look for each of them would be most of what the machine does.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,7 +17,8 @@ const BETWEEN: Duration = Duration::from_millis(200);
 /// An environment is as long as this, at most.
 const LONGEST: usize = 1 << 17;
 
-/// By which the processes of a scene are told: their token; or, since a broker hands nobody's environment on, where its socket is.
+/// What marks the processes of a scene: their token; or, for a broker, which has no session's environment, where its
+/// socket is.
 pub(super) struct Marks {
     token: OsString,
     place: OsString,
@@ -32,7 +33,7 @@ impl Marks {
 /// One look.
 pub(super) struct Look {
     pub(super) begun: Instant,
-    everybody: Vec<Marked>,
+    all: Vec<Marked>,
 }
 
 struct Marked {
@@ -47,23 +48,23 @@ impl Look {
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let mut buffer = vec![0; LONGEST];
-        Self { begun, everybody: numbers.filter_map(|number| Marked::by_number(number, &mut buffer)).collect() }
+        Self { begun, all: numbers.filter_map(|number| Marked::by_number(number, &mut buffer)).collect() }
     }
 
-    /// Those of some scenes.
+    /// The processes of some scenes.
     pub(super) fn those(&self, scenes: &[Marks]) -> impl Iterator<Item = &Found> {
         let is_of = |marked: &Marked, marks: &Marks| {
             let is_broker = || marked.token.is_empty() && marked.found.command.contains(" broker serve ");
             marked.token == marks.token.as_bytes() || marked.place == marks.place.as_bytes() && is_broker()
         };
-        let those = self.everybody.iter().filter(move |marked| scenes.iter().any(|marks| is_of(marked, marks)));
+        let those = self.all.iter().filter(move |marked| scenes.iter().any(|marks| is_of(marked, marks)));
         those.map(|marked| &marked.found)
     }
 }
 
 impl Marked {
     fn by_number(number: i32, buffer: &mut [u8]) -> Option<Self> {
-        // The kernel gives all of it at once. A zombie has none, and is nobody.
+        // The kernel gives all of it at once. A zombie has no environment, and does not count.
         let length = File::open(format!("/proc/{number}/environ")).ok()?.read(buffer).ok()?;
         let environ = buffer.get(..length)?;
         let variable = |name: &str| {
@@ -81,7 +82,7 @@ impl Marked {
     }
 }
 
-/// The last look, and whether somebody takes the next one.
+/// The last look, and whether a thread is taking the next one.
 #[derive(Default)]
 pub(super) struct Census {
     state: Mutex<State>,
@@ -95,7 +96,7 @@ struct State {
 }
 
 impl Census {
-    /// A look that begins after this call. One takes it, and all who had asked by then have part in it.
+    /// A look that begins after this call. One thread takes it; all threads that asked before it began share it.
     pub(super) fn look(&self) -> Arc<Look> {
         let asked = Instant::now();
         let mut state = self.lock();

@@ -1,4 +1,4 @@
-//! Who is compared, and how a host starts a server with each.
+//! The contenders, and how a host starts a server with each.
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -35,7 +35,7 @@ enum How {
     Mux(Mux),
 }
 
-/// Everybody who is here.
+/// All contenders that are installed.
 pub(super) fn all(ground: &Ground) -> Vec<Contender> {
     let peers = &ground.peers;
     let before = |peer: &Peer, words: &[&str]| {
@@ -72,7 +72,7 @@ pub(super) fn all(ground: &Ground) -> Vec<Contender> {
 pub(super) struct Staged {
     pub(super) words: Vec<OsString>,
     door: Door,
-    /// Who was there before the host.
+    /// The daemon that has to be there before the host.
     pub(super) daemon: Option<Started>,
 }
 
@@ -145,12 +145,12 @@ impl Staged {
             if seen { Ok(()) } else { Err(Failure::from(format!("within {within:?}, {what}"))) }
         };
         if let Door::Stdio = self.door {
-            // Some start a server only for somebody who speaks.
+            // Some start a server only when the host speaks.
             host.ask(str::from_utf8(INITIALIZE)?.trim_end(), ANSWERED, within)?;
         }
         happens("the tree was not complete", &mut || complete.exists())?;
         if let Door::Port(port) = self.door {
-            happens("nobody listened", &mut || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())?;
+            happens("nothing listened at the port", &mut || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())?;
         }
         Ok(())
     }
@@ -165,14 +165,14 @@ fn supervisord_settings(server: &str, folder: &Path) -> String {
     )
 }
 
-/// A command for those who want one line; no word of it has a space in it.
+/// The command in one line, for contenders that want that; no word of it has a space in it.
 fn line(server: &[OsString]) -> Result<String, Failure> {
     let words: Option<Vec<&str>> =
         server.iter().map(|word| word.to_str().filter(|word| !word.contains(' '))).collect();
-    Ok(words.ok_or("the folder for temporary files has a name that not everybody can be told")?.join(" "))
+    Ok(words.ok_or("the folder for temporary files has a space in its name, or is not UTF-8")?.join(" "))
 }
 
-/// One that nobody listens at now. Somebody else may take it; then the wrapper ends, which is noticed.
+/// A port at which no process listens now. If another process takes it, the wrapper ends, which is noticed.
 fn free_port() -> Result<u16, Failure> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

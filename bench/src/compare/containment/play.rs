@@ -1,4 +1,5 @@
-//! One case: a host starts a server with a wrapper around it, its time comes, and who is still there is counted.
+//! One case: a host starts a server with a wrapper around it, the event comes, and the processes that are left are
+//! counted.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -15,10 +16,10 @@ use super::permits::Permits;
 use crate::Failure;
 use crate::host::Host;
 
-/// When it is looked who is left: so many seconds after the event.
+/// When to look which processes are left: so many seconds after the event.
 pub(super) const LOOKS: [u64; 3] = [1, 5, 15];
 
-/// Who is left.
+/// Which processes are left.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Left {
     pub(super) server: bool,
@@ -28,10 +29,10 @@ pub(super) struct Left {
 }
 
 impl Left {
-    /// Host and friend are not asked: they are neither.
-    fn seen<'a>(everybody: impl Iterator<Item = &'a Found>, badchild: &str) -> Self {
+    /// From the processes of a case without host and friend, which are neither.
+    fn seen<'a>(processes: impl Iterator<Item = &'a Found>, badchild: &str) -> Self {
         let mut left = Self::default();
-        for found in everybody {
+        for found in processes {
             match found
                 .command
                 .strip_prefix(badchild)
@@ -50,7 +51,7 @@ impl Left {
         self.server || self.descendant
     }
 
-    fn anybody(self) -> bool {
+    fn any(self) -> bool {
         self.of_tree() || self.wrapper
     }
 }
@@ -62,7 +63,7 @@ pub(super) struct Outcome {
     pub(super) left: [Left; LOOKS.len()],
     /// By how much one of these looks came late, at most.
     pub(super) late: Duration,
-    /// Whether somebody else whom the host had started was still there.
+    /// Whether the host's other child was still there.
     pub(super) friend_lives: bool,
 }
 
@@ -70,7 +71,7 @@ pub(super) struct Outcome {
 pub(super) struct Stage<'a> {
     pub(super) badchild: &'a Path,
     pub(super) census: &'a Census,
-    /// Who starts a host: more at a time than there are processors only wait for each other.
+    /// Permits to start a host: more cases at a time than there are processors only wait for each other.
     pub(super) starting: &'a Permits,
 }
 
@@ -82,7 +83,7 @@ impl Stage<'_> {
         let mut server = vec![self.badchild.into(), "tree".into()];
         server.extend(tree.into_iter().chain([complete.clone().into()]));
 
-        // A place of its own: nobody sweeps what is left in another one's tree.
+        // A place of its own, so that no other case's nostray sweeps what is left of this tree.
         let mut scene = Scene::apart(User::Current);
         let permit = self.starting.take();
         let mut staged = contender.stage(&server, folder.path())?;
@@ -100,7 +101,7 @@ impl Stage<'_> {
         let look = self.census.look();
         let before = self.left(&look, &scenes);
         if !(before.server && before.descendant && has_friend(&look)) {
-            return Err(format!("not everybody was there before the event: {before:?}").into());
+            return Err(format!("server, descendant or friend was missing before the event: {before:?}").into());
         }
         let wrapper = Found::by_pid(wrapper).ok_or("the wrapper had ended before the event")?;
         match case.ending {
@@ -120,7 +121,7 @@ impl Stage<'_> {
         Ok(outcome)
     }
 
-    /// Looks who is left, until nobody is or it is late enough.
+    /// Looks which processes are left, until none is or the time of the last look has come.
     fn watch(&self, event: Instant, scenes: &[Marks]) -> Outcome {
         let mut outcome = Outcome::default();
         for second in 1..=LOOKS[LOOKS.len() - 1] {
@@ -133,8 +134,8 @@ impl Stage<'_> {
                 outcome.left[at] = left;
                 outcome.late = outcome.late.max(look.begun - due);
             }
-            // Where nobody is, nobody can start anybody.
-            if !left.anybody() {
+            // With no process left, none can be started.
+            if !left.any() {
                 break;
             }
         }
@@ -145,7 +146,7 @@ impl Stage<'_> {
         Left::seen(look.those(scenes), &format!("{} ", self.badchild.display()))
     }
 
-    /// Kills whoever is left, and returns when nobody is.
+    /// Kills the processes that are left, and returns when there are none.
     fn end(&self, scenes: &[Marks]) {
         loop {
             let look = self.census.look();

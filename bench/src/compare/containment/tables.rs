@@ -27,7 +27,7 @@ pub(super) fn chart(tally: &Tally) -> Chart {
     let grid = Grid {
         title: format!("Trees of {} of which something is left after {} s", Tree::COUNT, LOOKS[LAST]),
         columns: Ending::ALL.map(|ending| ending.name().to_owned()).into(),
-        rows: tally.everybody().map(row).collect(),
+        rows: tally.each().map(row).collect(),
         legend: ["nothing is left", "the wrapper is left, its tree is not", "something of the tree is left"],
     };
     grid.chart("containment.svg")
@@ -40,7 +40,7 @@ pub(super) fn all(tally: &Tally) -> Vec<Table> {
 fn by_ending(title: String, tally: &Tally, cell: impl Fn(usize, Ending) -> String) -> Table {
     let columns: Vec<&str> = std::iter::once("").chain(Ending::ALL.map(Ending::name)).collect();
     let mut table = Table::new(title, &columns);
-    for (who, contender) in tally.everybody() {
+    for (who, contender) in tally.each() {
         table.row(std::iter::once(contender.name.to_owned()).chain(Ending::ALL.map(|ending| cell(who, ending))));
     }
     table
@@ -51,9 +51,9 @@ fn over_time(tally: &Tally) -> Table {
     let title = format!("Trees (of {}) of which something is left after {seconds} s", Tree::COUNT);
     let mut table = by_ending(title, tally, |who, ending| show(&tally.counts(who, ending)));
     table.note(
-        "The wrapper is the process that the host has started; with nothing, that is the server, and with setpriv, too, which becomes it. \
-         Pipe held: another child of the host, whom nobody is after, holds the write end of the server's stdin, as happens to hosts \
-         that start many servers.",
+        "The wrapper is the process that the host has started; with nothing, that is the server, and with setpriv, \
+         too, which becomes it. Pipe held: another child of the host, which is not to be ended, holds the write end \
+         of the server's stdin, as happens to hosts that start many servers.",
     );
     table.note(
         "As people use them, with their defaults: `tini -s`, since it is not the first process; `setpriv --pdeathsig` with the signal named; \
@@ -63,9 +63,9 @@ fn over_time(tally: &Tally) -> Table {
          client is what it is for.",
     );
     table.note(
-        "nostray with its default graces: 2 s from the end of input to SIGTERM, 5 s from there to SIGKILL, so that of a tree in \
-         which somebody ignores them, something is there after 1 s, and until 5 s or 7 s. `nostray share` with `--linger 0s`: its default keeps a server for 10 s after its last \
-         client, which is added to that.",
+        "nostray with its default graces: 2 s from the end of input to SIGTERM, 5 s from there to SIGKILL. If a \
+         process of the tree ignores both, something is left after 1 s, and until 5 s or 7 s. `nostray share` with \
+         `--linger 0s`: its default keeps a server for 10 s after its last client, which is added to that.",
     );
     table
 }
@@ -92,7 +92,7 @@ fn by_descendant(tally: &Tally) -> Table {
     let columns: Vec<&str> =
         std::iter::once("its descendant:").chain(Descendant::ALL.map(Descendant::word)).collect();
     let mut table = Table::new(title, &columns);
-    for (who, contender) in tally.everybody() {
+    for (who, contender) in tally.each() {
         let cell = |descendant| {
             Manner::ALL.map(|manner| tally.endings(who, Tree { manner, descendant }).to_string()).join("/")
         };
@@ -100,7 +100,7 @@ fn by_descendant(tally: &Tally) -> Table {
     }
     table.note(
         "Cooperative: ends with its input, and by SIGTERM. Stubborn: ignores both. setsid: in a session of its own. daemon: forked twice, \
-         with a session of its own, and nobody's child.",
+         with a session of its own, and its parent has ended.",
     );
     table
 }

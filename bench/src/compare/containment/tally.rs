@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::case::{Case, Ending, Tree};
 use super::play::{LOOKS, Left, Outcome};
 
-/// One contender, for whoever reads about it.
+/// One contender, as the page names it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Name {
     pub(super) name: &'static str,
@@ -24,7 +24,7 @@ pub(super) type Counts = [usize; LOOKS.len()];
 
 impl Tally {
     /// Each contender with its place.
-    pub(super) fn everybody(&self) -> impl Iterator<Item = (usize, Name)> {
+    pub(super) fn each(&self) -> impl Iterator<Item = (usize, Name)> {
         self.contenders.iter().copied().enumerate()
     }
 
@@ -57,10 +57,10 @@ impl Tally {
         self.seen.iter().map(|(_, outcome)| outcome.late).max().unwrap_or_default()
     }
 
-    /// Who has hit somebody who was none of their business.
+    /// The contenders that have ended the host's other child.
     pub(super) fn hitters(&self) -> Vec<&'static str> {
         let hit = |who: usize| self.seen.iter().any(|(case, outcome)| case.who == who && !outcome.friend_lives);
-        self.everybody().filter(|(who, _)| hit(*who)).map(|(_, contender)| contender.name).collect()
+        self.each().filter(|(who, _)| hit(*who)).map(|(_, contender)| contender.name).collect()
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hits_others_is_named() {
+    fn a_contender_that_hits_other_processes_is_named() {
         let mut tally = made_up(&[("a", false, [0; 3]), ("b", false, [0; 3])]);
         assert!(tally.hitters().is_empty());
         tally.seen.last_mut().expect("one").1.friend_lives = false;

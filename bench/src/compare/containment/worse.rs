@@ -4,18 +4,18 @@ use super::case::{Ending, Tree};
 use super::play::LOOKS;
 use super::tally::{Counts, Tally};
 
-/// Those with whom less was left at one of the looks, and what was left with each.
+/// The contenders with which less was left at one of the looks, and what was left with each.
 type Rivals = Vec<(&'static str, Counts)>;
 
 /// A sentence for each case in which it is so; endings in which it came to the same are said together.
 pub(super) fn worse(tally: &Tally) -> Vec<String> {
     let mut said = Vec::new();
-    for (who, contender) in tally.everybody().filter(|(_, contender)| contender.ours) {
+    for (who, contender) in tally.each().filter(|(_, contender)| contender.ours) {
         let mut found: Vec<(Vec<Ending>, Counts, Rivals)> = Vec::new();
         for ending in Ending::ALL {
             let own = tally.counts(who, ending);
             let less = |counts: &Counts| counts.iter().zip(own).any(|(&theirs, own)| theirs < own);
-            let others = tally.everybody().filter(|(_, other)| !other.ours);
+            let others = tally.each().filter(|(_, other)| !other.ours);
             let rivals: Rivals = others
                 .map(|(other, name)| (name.name, tally.counts(other, ending)))
                 .filter(|(_, c)| less(c))
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_is_done_sooner_is_named_with_numbers() {
+    fn a_contender_that_is_done_sooner_is_named_with_numbers() {
         let rows = [("fast", false, [0, 0, 0]), ("slow", false, [8, 8, 8]), ("nostray run", true, [4, 4, 0])];
         let said = worse(&made_up(&rows));
         assert_eq!(said.len(), 1, "all endings came to the same: {said:?}");
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_where_nobody_was_sooner() {
+    fn nothing_is_said_where_no_contender_was_sooner() {
         assert!(worse(&made_up(&[("other", false, [1, 1, 0]), ("nostray run", true, [1, 0, 0])])).is_empty());
     }
 }

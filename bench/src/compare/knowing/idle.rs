@@ -1,4 +1,4 @@
-//! Who wakes up while nothing happens: everybody around one child to whom nobody speaks.
+//! How often the processes around one idle child wake up.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::traffic::{Filling, Request, Session, native, watch};
 use crate::variants::Variant;
 use crate::wakeups::Switches;
 
-/// Start-up is over by then, and whatever is given back has been.
+/// By then start-up is over, and memory that is given back has been.
 const SETTLED: Duration = Duration::from_millis(3500);
 
 /// One contender.
@@ -27,7 +27,7 @@ pub(super) struct Woken {
     pub(super) wakeups: f64,
 }
 
-/// Something that does wake up, by which it is seen that wake-ups are.
+/// A control that does wake up: it shows that wake-ups are counted.
 pub(super) const RESTLESS: &str = "a shell that sleeps";
 
 /// All of them at once: none is woken by another.
@@ -35,7 +35,7 @@ pub(super) fn measure(ground: &Ground, time: Duration) -> Result<Vec<Woken>, Fai
     let echo = native(0)?;
     let mut request = Request::new(200, Filling::Text);
     let mut sessions = Vec::new();
-    // With nothing around the server there is nobody to wake up.
+    // With nothing around the server there is no process to wake up.
     for contender in ways::all(ground).into_iter().filter(|contender| contender.name() != DIRECT) {
         watch::doing(format!("wake-ups: starting {}", contender.name()));
         let mut session = contender.way.open(&echo)?;
@@ -53,8 +53,8 @@ pub(super) fn measure(ground: &Ground, time: Duration) -> Result<Vec<Woken>, Fai
         supervisors.push((kind.name(), supervisor));
     }
     let restless = Variant::other(RESTLESS, [""; 0]).start(&restless_command())?;
-    watch::doing("wake-ups: watching everybody".to_owned());
-    std::thread::sleep(SETTLED); // that everybody has come to rest has no event
+    watch::doing("wake-ups: watching all".to_owned());
+    std::thread::sleep(SETTLED); // no event says that all processes have come to rest
 
     let of_sessions =
         sessions.iter().map(|(name, ours, session)| (*name, *ours, own(ground, name, session, &sessions)));
@@ -79,12 +79,13 @@ pub(super) fn measure(ground: &Ground, time: Duration) -> Result<Vec<Woken>, Fai
     Ok(woken.collect())
 }
 
-/// It ends with whoever reads what it says.
+/// It ends when its `Started` is dropped.
 fn restless_command() -> [OsString; 3] {
     ["sh", "-c", "while sleep 0.1; do :; done"].map(Into::into)
 }
 
-/// Everybody who is there for a session but its server. A broker is nobody's child, and belongs to the one who shares.
+/// All processes of a session but its server. A broker's parent has ended, so it is added to the session of
+/// `nostray share`.
 fn own(ground: &Ground, name: &str, session: &Session, all: &[(&'static str, bool, Session)]) -> Vec<Found> {
     let mut own = session.on_the_way();
     if name == SHARE {
@@ -97,13 +98,13 @@ fn own(ground: &Ground, name: &str, session: &Session, all: &[(&'static str, boo
 
 pub(super) fn table(all: &[Woken], time: Duration) -> Table {
     let columns = ["", "processes", "wake-ups a second"];
-    let mut table = Table::new("Around one child to whom nobody speaks", &columns);
+    let mut table = Table::new("Around one idle child", &columns);
     for woken in all.iter().filter(|woken| woken.name != RESTLESS) {
         table.row([woken.name.to_owned(), woken.processes.to_string(), format!("{:.2}", woken.wakeups)]);
     }
     table.note(format!(
-        "Context switches of all threads of everybody around the child within {time:?}, {SETTLED:?} after one call. `nostray share` \
-         includes its broker and its steward."
+        "Context switches of all threads of the processes around the child within {time:?}, {SETTLED:?} after one \
+         call. `nostray share` includes its broker and its steward."
     ));
     table
 }

@@ -24,8 +24,8 @@ pub(super) fn checks(found: &Found<'_>) -> Vec<Check> {
         all().filter(|(_, who, _)| who.must_carry()).all(|(_, _, passes)| passes.answers > 0 && passes.end.is_none());
     let mut checks = vec![Check::new(
         format!(
-            "{server}: of {answers} answers every one was compared with one that was looked at in whole, and none was lost, doubled or changed \
-             directly, through bare relays and through nostray"
+            "{server}: each of {answers} answers was compared with an answer that was checked in full; none was lost, \
+             doubled or changed directly, through bare relays and through nostray"
         ),
         carried,
     )];

@@ -7,7 +7,7 @@ use crate::stats::{Spread, ratios};
 use crate::targets::{Targets, verdict};
 use crate::{managed, share};
 
-/// How many times as long as directly a message may take with nobody on its way.
+/// How many times as long as directly a message may take when no process is on its way.
 const MOST_BESIDE: f64 = 1.05;
 
 pub(super) fn table(found: &Found<'_>, together: &Found<'_>) -> Table {

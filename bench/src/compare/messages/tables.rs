@@ -69,8 +69,9 @@ pub(super) fn together(found: &Found<'_>) -> Option<Table> {
         table.row(std::iter::once(name.to_owned()).chain(cells));
     }
     table.note(
-        "Host, server and all who are between them share one processor, so that nobody has to be woken on another one, which may take longer \
-         than all the rest and comes to some and not to others. The last column but one within a pass (lowest-highest).",
+        "Host, server and all processes between them share one processor, so that none has to be woken on another \
+         one. Such a wake-up may take longer than all the rest, and hits some ways and not others. The last column \
+         but one within a pass (lowest-highest).",
     );
     Some(table)
 }
@@ -87,7 +88,9 @@ pub(super) fn all(found: &Found<'_>, passes: usize) -> Vec<Table> {
          `direct, again` in it is the noise of this machine. With many on the way, each waits for those before it."
     ));
     all[1].note("There and back: a message of 1 MiB is 2 MiB.");
-    all[2].note("Of all processes but host and server. What is on nobody's way costs nothing: `nostray run` hands over the pipes themselves.");
+    all[2].note(
+        "Of all processes but host and server. `nostray run` costs nothing here: it hands over the pipes themselves.",
+    );
     let notes = failures(found);
     notes.into_iter().for_each(|note| all[0].note(note));
     all
@@ -123,7 +126,7 @@ fn busy(found: &Found<'_>) -> Table {
     };
     let cell = |passes: &Passes| match Spread::of(&passes.busy) {
         _ if passes.busy.is_empty() => "-".to_owned(),
-        // Nobody is there, or whoever is there sleeps.
+        // No process is on the way, or all of them sleep.
         all if all.high == 0.0 => "0".to_owned(),
         _ => middle(&passes.busy),
     };
@@ -182,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_one_that_a_person_can_read() {
+    fn a_person_can_read_the_reason() {
         let refused = "supergateway with echo: the server refuses: {\"id\":1000017,\"error\":{\"message\":\"HTTP 413: POST: <!DOCTYPE";
         assert_eq!(reason(refused), "HTTP 413, too large for it: POST");
         assert_eq!(reason("x with y: no answer for 5 s\n  Traceback"), "no answer for 5 s");

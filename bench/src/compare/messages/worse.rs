@@ -48,7 +48,7 @@ fn noise(found: &Found<'_>, seen: &Seen, of: fn(&Passes) -> &[f64]) -> f64 {
         return NOTABLE;
     };
     let apart = median(&ratios(of(again), of(direct)));
-    // Nobody needs a processor on the direct way: there is no noise to be seen.
+    // The direct way has no process that needs a processor, so no noise is seen.
     if apart.is_nan() { NOTABLE } else { NOTABLE.max(apart).max(1.0 / apart) }
 }
 
@@ -65,8 +65,8 @@ fn than_direct(found: &Found<'_>, who: Who) -> Option<String> {
         None => "-".to_owned(),
     };
     Some(format!(
-        "a message of 200 B alone takes {}, {times:.1} times the {} without anybody on the way (one bare relay: {}, two: {}), and {} of a processor on \
-         the way (one bare relay: {}, two: {})",
+        "a message of 200 B alone takes {}, {times:.1} times the {} that it takes directly (one bare relay: {}, two: \
+         {}), and {} of a processor on the way (one bare relay: {}, two: {})",
         of(who, &TIME),
         of(Who::Direct, &TIME),
         of(Who::Relay, &TIME),

@@ -48,13 +48,13 @@ impl Fate {
         match self {
             Self::Connected { calls, heard } => format!("open: {heard} lines for {calls} calls"),
             Self::Closed { calls, heard } => format!("closed: {heard} lines for {calls} calls"),
-            Self::NeverBegan => "nobody listens".to_owned(),
+            Self::NeverBegan => "nothing listens".to_owned(),
             Self::None => "-".to_owned(),
         }
     }
 }
 
-/// Who keeps starting it.
+/// What keeps starting the server.
 enum Looper {
     Contender(Contender),
     Supervisor(Kind),
@@ -129,7 +129,7 @@ fn keep_calling(host: Option<&mut Host>, time: Duration) -> Result<(), Failure> 
     }
 }
 
-/// Who calls, whatever is answered.
+/// A host that calls on, whatever the answers are.
 struct Host {
     front: Started,
     request: Request,
@@ -180,12 +180,13 @@ pub(super) fn table(all: &[Looped], time: Duration) -> Table {
     }
     table.note(format!(
         "All at once, each with what it does by default; the server signs a book when it starts. A host greets it and calls every \
-         {PAUSE:?}, whatever is answered; when its pipe is closed, or what listens for it does not, it starts nothing by itself. supervisord and pm2 are no host's \
-         children, so nobody calls. nostray gives up after five failures in a minute, and then tries once more each minute that somebody calls."
+         {PAUSE:?}, whatever the answers are; when its pipe is closed, or the gateway does not listen, the host \
+         starts nothing by itself. supervisord and pm2 have no host that calls their child. nostray gives up after \
+         five failures in a minute, and then tries once more in each minute in which the host calls."
     ));
     if seconds < 60 {
         table.note(format!(
-            "A quick run: {seconds} s instead of a minute, so those that go on would have come further."
+            "A quick run: {seconds} s instead of a minute, so contenders that go on would have started it more often."
         ));
     }
     table

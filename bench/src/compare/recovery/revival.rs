@@ -1,4 +1,4 @@
-//! A server is killed while nobody calls it, and called right after: how long until that is answered.
+//! A server is killed between two calls: how long until the call right after the kill is answered.
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::stats::Spread;
 use crate::supervisors::{Kind, Supervisor};
 use crate::traffic::{Filling, Insisted, REFUSED, Request, Server, Session, UNHEARD, watch};
 
-/// Who has not recovered by then never does.
+/// A contender that has not recovered by then never does.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// supervisord and pm2 take a child for running that has lived for a second.
 const LIVED: Duration = Duration::from_millis(1200);
@@ -52,9 +52,9 @@ pub(super) struct Revival {
     pub(super) name: &'static str,
     pub(super) ours: bool,
     pub(super) outcome: Outcome,
-    /// Whether each answer came from a process that is not the one that was killed.
+    /// Whether each answer came from another process than the killed one.
     pub(super) replaced: bool,
-    /// Whether all that were killed have ended.
+    /// Whether all killed processes have ended.
     pub(super) killed: bool,
 }
 
@@ -66,7 +66,8 @@ struct Killed {
     killed: bool,
 }
 
-/// Who recovers at all: all contenders at once, so that those who do not are waited for together. Nothing of it is a time.
+/// Which contenders recover at all: all at once, so that those that do not are waited for together. This measures no
+/// time.
 pub(super) fn try_once(ground: &Ground, server: &Server) -> Result<Vec<Revival>, Failure> {
     let contenders = ways::all(ground);
     let sessions = contenders.iter().map(|contender| open(contender, server)).collect::<Result<Vec<_>, _>>()?;
@@ -89,7 +90,8 @@ pub(super) fn try_once(ground: &Ground, server: &Server) -> Result<Vec<Revival>,
     Ok(contenders.iter().zip(killed).map(revival).collect())
 }
 
-/// How long those who recover take, with a new session each time, one after the other; and those who keep children by themselves.
+/// How long the contenders that recover take, with a new session each time, one after the other; and how long
+/// supervisors take.
 pub(super) fn time(
     ground: &Ground,
     server: &Server,
@@ -212,9 +214,10 @@ pub(super) fn table(with: &[With], signs: &[Revival], rounds: usize) -> Table {
     }
     table.note(format!(
         "{rounds} kills each, in turns, each in a new session whose server has answered one call and lived for {LIVED:?}. The call goes out \
-         right after the kill; one that is refused is made again after {REFUSED:?}, and one of which nothing is heard after {UNHEARD:?}. \
-         Where a session ends, or nothing is answered within {PATIENCE:?}, it was tried once: the host has to start everything anew. `nostray run` alone hands its child's end on, as if \
-         there were nothing in between."
+         right after the kill; a refused call is made again after {REFUSED:?}, and an unanswered call after \
+         {UNHEARD:?}. Where a session ends, or nothing is answered within {PATIENCE:?}, it was tried once: the host \
+         has to start everything anew. `nostray run` alone hands its child's end on, as if there were nothing in \
+         between."
     ));
     table.note(
         "By default nostray pauses for 125 to 250 ms before it starts a crashed server again (`--backoff`), rmcp-mux for a second. supervisord and pm2 have no host that \

@@ -20,7 +20,7 @@ pub(super) struct Plan {
     counts: &'static [(usize, usize)],
     /// With more sessions, those with an interpreter in each would take minutes to start.
     most_interpreters: usize,
-    /// Start-up is over by then, and whatever is given back has been.
+    /// By then start-up is over, and memory that is given back has been.
     settled: Duration,
 }
 

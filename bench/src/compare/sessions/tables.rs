@@ -56,7 +56,7 @@ pub(super) fn curves(rows: &[Row], server: &Server) -> Curves {
     }
 }
 
-/// How many sessions there were, of who had the most.
+/// The numbers of sessions of the contender that was measured with the most.
 fn most(rows: &[Row]) -> Vec<usize> {
     let most = rows.iter().max_by_key(|row| row.cells.len());
     most.map(|row| row.cells.iter().map(|cell| cell.sessions).collect()).unwrap_or_default()

@@ -14,9 +14,9 @@ const ALL: &str = "3";
 
 /// How that is done.
 pub(super) enum Cold {
-    /// All that nobody uses, of the whole machine. For root alone.
+    /// All cached files of the whole machine that no process uses. For root alone.
     Machine,
-    /// The files of these programs, as far as nobody else uses them.
+    /// The files of these programs, as far as no other process uses them.
     Files(Vec<PathBuf>),
 }
 
@@ -48,15 +48,16 @@ impl Cold {
         }
     }
 
-    /// For whoever reads the numbers.
+    /// For the page.
     pub(super) fn definition(&self) -> &'static str {
         match self {
             Self::Machine => {
-                "Cold: before each start the kernel gave up all files that it kept in memory and nobody used (`drop_caches`)"
+                "Cold: before each start the kernel dropped all cached files that no process used (`drop_caches`)"
             }
             Self::Files(_) => {
-                "Cold: before each start the files of the programs were put out of memory (`posix_fadvise`), as far as nobody else \
-                 used them; what is known of folders was kept, and files of the system, too, for which one has to be root"
+                "Cold: before each start the files of the programs were dropped from memory (`posix_fadvise`), as far \
+                 as no other process used them; folders and files of the system stayed cached, since dropping them \
+                 takes root"
             }
         }
     }
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_found_in_all_folders_and_those_that_went_are_passed_over() {
+    fn files_are_found_in_all_folders_and_removed_files_are_passed_over() {
         let folder = badchild::Folder::new("cold");
         let inner = folder.path().join("inner");
         std::fs::create_dir(&inner).expect("a folder");

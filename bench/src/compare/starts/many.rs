@@ -10,7 +10,7 @@ use crate::crowd::{Crowd, Look, together, until_alone};
 use crate::stats::Spread;
 use crate::traffic::{Filling, Request, Server, watch};
 
-/// A server that was started though nobody called would be there by then.
+/// A server that was started without a call would be there by then.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// One contender.
@@ -94,7 +94,7 @@ pub(super) fn measure(
         Contender::direct(),
         Contender::run(ground),
         Contender::lazy(ground),
-        Contender::share_with_nobody(ground),
+        Contender::share_a_key_each(ground),
         Contender::share(ground),
     ];
     contenders.extend(Contender::mux(ground));

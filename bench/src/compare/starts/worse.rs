@@ -31,7 +31,7 @@ pub(super) fn of_starts(rows: &[Row], server: &Server) -> Vec<String> {
     said
 }
 
-/// The same for many at once, against those that start as many servers sooner or later.
+/// The same for many at once, against contenders that start as many servers sooner or later.
 pub(super) fn of_many(all: &[Many], server: &Server) -> Vec<String> {
     all.iter().filter(|many| many.ours).filter_map(|own| of_one_of_many(own, all, server)).collect()
 }
@@ -42,7 +42,7 @@ fn of_one_of_many(own: &Many, all: &[Many], server: &Server) -> Option<String> {
         let list = sooner(of(own), others.map(|many| (many.name, of(many))))?;
         Some(format!("{what} {} {unit}: {list}", show(of(own))))
     };
-    // Who is greeted later is answered later.
+    // A contender whose sessions are greeted later answers them later.
     let time = less(Many::greeted, "all are greeted after", "ms; sooner")
         .or_else(|| less(Many::answered, "all have been answered a call after", "ms; sooner"));
     let memory = less(Many::memory, "when all are greeted, all processes hold", "MiB; less");
@@ -56,11 +56,11 @@ pub(super) fn of_first_bytes(added: &[(&str, Spread)]) -> Option<String> {
     let (_, own) = added.iter().find(|(name, _)| *name == "nostray run")?;
     let others = added.iter().filter(|(name, _)| *name != "nostray run" && *name != "direct");
     let others = sooner(*own, others.copied());
-    let list = others.map_or_else(String::new, |list| format!("; those that add less: {list}"));
+    let list = others.map_or_else(String::new, |list| format!("; less with {list}"));
     (own.low > 0.0).then(|| format!("`nostray run` adds {} ms to the start of /bin/echo{list}.", show(*own)))
 }
 
-/// Those that are below this, with their numbers.
+/// The contenders that are below this, with their numbers.
 fn sooner<'a>(own: Spread, others: impl Iterator<Item = (&'a str, Spread)>) -> Option<String> {
     let below = others.filter(|(_, other)| own.is_above(*other));
     let list: Vec<String> = below.map(|(name, other)| format!("{name} ({})", show(other))).collect();
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_of_the_same_kind_that_are_sooner_are_named() {
+    fn only_contenders_of_the_same_kind_that_are_sooner_are_named() {
         let rows = [
             Row::known("direct", false, &[10.0, 10.2]),
             Row::known("tini", false, &[10.1, 14.0]),
@@ -121,7 +121,7 @@ mod tests {
         let said = of_first_bytes(&added.map(|(name, value)| (name, Spread::of(&[value]))));
         assert_eq!(
             said.as_deref(),
-            Some("`nostray run` adds 1.20 ms to the start of /bin/echo; those that add less: tini (0.40).")
+            Some("`nostray run` adds 1.20 ms to the start of /bin/echo; less with tini (0.40).")
         );
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn obtain(ring: &mut Ring<'_>, plan: &Plan) -> Result<(), Trouble> {
     let waiting = if plan.is_shared { "wait for a shared one" } else { "wait" };
     match plan.ending {
         Ending::Wait => {
-            ring.note("those who were stopped go on");
+            ring.note("stopped processes are continued");
             go_on(&ring.scene.processes());
             last(ring, waiting, &[])
         }
@@ -118,7 +118,7 @@ pub(super) fn expect_nothing(ring: &mut Ring<'_>) -> Result<(), Trouble> {
         all.is_empty()
     });
     ring.tally.slowest_end = start.elapsed();
-    if gone { Ok(()) } else { Err(Trouble::new(format!("somebody is left after {GONE:?}"))) }
+    if gone { Ok(()) } else { Err(Trouble::new(format!("a process is left after {GONE:?}"))) }
 }
 
 /// Checks that records, queue entries and control groups are gone with their owners. A process that is killed while it writes a file
@@ -208,8 +208,8 @@ pub(super) fn count(ring: &mut Ring<'_>) {
         let counter = match what {
             _ if what.contains("; asked to hand over") => &mut tally.asked,
             _ if what.contains("is ended from outside") => &mut tally.ended_from_outside,
-            _ if what.starts_with("all who kept") => &mut tally.swept,
-            _ if what.contains("nobody is asked to hand over") => &mut tally.settled,
+            _ if what.starts_with("all keepers of") => &mut tally.swept,
+            _ if what.contains("the holder is not asked to hand over") => &mut tally.settled,
             _ if what.contains("somebody who came later") => &mut tally.refused[1],
             _ if what.contains("was not free after") => &mut tally.refused[2],
             _ if what.contains("nostray slot show") => &mut tally.refused[0],

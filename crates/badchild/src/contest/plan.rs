@@ -260,7 +260,7 @@ mod tests {
         assert!(["wait", "fail", "replace", "share"].iter().all(|policy| policies.contains(policy)));
         assert!([true, false].iter().all(|path| paths.contains(path)));
         for role in Role::ALL {
-            assert!(dealt.contains(&(role as usize, 0)), "nobody kills a {role:?}");
+            assert!(dealt.contains(&(role as usize, 0)), "no stroke kills a {role:?}");
         }
         for deed in 0..Deed::NAMES.len() {
             assert!(dealt.contains(&(Role::Guard as usize, deed)));

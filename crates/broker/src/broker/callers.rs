@@ -34,7 +34,9 @@ impl Caller {
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         // It is there until the caller is taken out of the list.
-        self.connection.as_ref().map_or_else(|| unreachable!("one that has asked is not waited for"), AsFd::as_fd)
+        self.connection
+            .as_ref()
+            .map_or_else(|| unreachable!("a caller that has asked is not waited for"), AsFd::as_fd)
     }
 
     pub(super) fn deadline(&self) -> Instant {

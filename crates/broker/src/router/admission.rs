@@ -180,7 +180,7 @@ impl Router {
         }
     }
 
-    /// Whether this session is the one that has asked the child for the newer era, and knows no answer yet.
+    /// Whether this session has asked the child for the newer era, and has no answer yet.
     fn is_trying(&self, session_id: SessionId) -> bool {
         let call = self.claim.by().and_then(|by| self.calls.get(by));
         call.is_some_and(|call| call.session_id == Some(session_id) && call.note == Note::Discover)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::sessions::SessionId;
 
-/// Those that are not complete.
+/// The batches that are not complete.
 #[derive(Debug, Default)]
 pub(super) struct Batches {
     open: HashMap<u64, Batch>,

@@ -15,8 +15,8 @@ use super::{SessionId, WireIds};
 /// How many abandoned calls are remembered. Most servers never answer a call that was cancelled.
 const MAX_GIVEN_UP: usize = 1024;
 
-/// How long a call that was cancelled may still ask back. A server that heeds a cancel has ended by then, and one that does not may ask
-/// at any time; but no session's questions are refused for ever because of it.
+/// How long a cancelled call may still ask back. A server that heeds a cancel has ended the call by then. A server that
+/// ignores it may ask at any time; but no session's questions are refused for ever because of that.
 const MAY_STILL_ASK: Duration = Duration::from_secs(2);
 
 /// One request on its way.
@@ -146,7 +146,7 @@ impl Hasher for Spread {
     }
 }
 
-/// The one that took off before the others.
+/// The call that was made before the others.
 fn first<'a>(calls: impl Iterator<Item = (&'a i64, &'a Call)>) -> Option<i64> {
     calls.min_by_key(|(_, call)| call.serial).map(|(id, _)| *id)
 }

@@ -228,7 +228,8 @@ impl Router {
         }
     }
 
-    /// Whatever the child says to a request of the newer era, it has taken it for one; unless it does not know that era at all.
+    /// Any answer to a request of the newer era shows that the child speaks it, except an error that means that it does
+    /// not know it.
     fn learn_of_era(&mut self, ours: i64, note: &Note, is_error: bool) {
         let is_refusal = is_error && (*note == Note::Discover || self.no_discovery.is_some());
         match &self.claim {

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::ops::Range;
 
-/// A few bytes of JSON: an id, or something that looks like one. Those that are met in the field need no memory of their own.
+/// A few bytes of JSON: an id, or something that looks like one. Ids as clients use them need no memory of their own.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Token {
     Short { length: u8, bytes: [u8; SHORT] },
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_kept_byte_for_byte_whatever_their_length() {
+    fn tokens_of_any_length_are_kept_byte_for_byte() {
         for length in 0..60 {
             let json = vec![b'x'; length];
             assert_eq!(Token::new(&json).json(), json);

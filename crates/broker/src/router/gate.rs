@@ -1,8 +1,9 @@
 //! What may pass between a session and the child: only lines that every reader understands as this router does.
 //!
 //! A session's host may be led by hostile text, and a child repeats what sessions have said. If a line could be read in two ways, one
-//! session could speak with another's voice: by a second id behind the one that is renamed, or by a character at which the child's
-//! reader ends the line and ours does not. Such a line is written anew, or refused before anything of it is acted on.
+//! session could speak with another's voice: by a second id behind the renamed id, or by a character at which the
+//! child's reader ends the line and ours does not. Such a line is written anew, or refused before anything of it is
+//! acted on.
 
 use nostray_rpc::{Agreed, Agreement, Disagreement, Envelope, Kind, Message, Refusal, error, read};
 use nostray_supervise::{Moment, Protocol};
@@ -14,7 +15,7 @@ use super::{Effect, FromChild, FromSession, Router};
 /// What a message is.
 const MESSAGE: [&[&str]; 6] = [&["jsonrpc"], &["id"], &["method"], &["params"], &["result"], &["error"]];
 
-/// Both ways to cancel a call. A server may know either, whatever it is said to speak.
+/// Both ways to cancel a call. A server may know either, with any `--protocol`.
 const CANCEL: [&[&str]; 2] = [&["params", "requestId"], &["params", "id"]];
 
 /// What the router reads of MCP, in either direction.

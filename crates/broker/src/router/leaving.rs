@@ -13,7 +13,7 @@ impl Router {
             return;
         }
         self.batches.left(session_id);
-        self.routes.somebody_left();
+        self.routes.session_left();
         for ours in self.calls.of(session_id) {
             let Some(call) = self.calls.get(ours).filter(|call| !call.given_up) else { continue };
             let calls_off = self.is_mcp() && !call.note.concerns_others();
@@ -28,7 +28,7 @@ impl Router {
             self.calls.take_batch(ours);
             self.no_longer_awaited(ours, calls_off.then_some(now));
         }
-        self.ask_somebody_else(session_id);
+        self.ask_another_session(session_id);
         self.give_up_subscriptions(session_id);
         self.tell_level_if_needed();
         self.go_on();

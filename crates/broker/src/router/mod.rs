@@ -70,8 +70,8 @@ pub enum FromSession {
     ToChild(Edits),
     /// It stays here.
     Swallow,
-    /// This child is not for that session. It is for one that was told something else, and so is all that the session says from
-    /// now on.
+    /// This child is not for that session: the session needs a child that was told something else. So do all further
+    /// lines of the session.
     Elsewhere {
         /// What the session needs, as a text that is equal for all sessions that need the same.
         variant: String,
@@ -113,13 +113,13 @@ pub enum Effect {
     },
 }
 
-/// Error codes, from the range that JSON-RPC leaves to servers. They are those that the SDKs use themselves.
+/// Error codes, from the range that JSON-RPC leaves to servers. The SDKs use the same.
 const GONE: i64 = -32000;
 const PARSE: i64 = -32700;
 const INVALID: i64 = -32600;
 const INTERNAL: i64 = -32603;
 
-/// The router of one child, and of those that come after it.
+/// The router of one child, and of its successors.
 #[derive(Debug)]
 pub struct Router {
     protocol: Protocol,
@@ -227,8 +227,7 @@ impl Router {
     #[must_use]
     pub fn has_room(&self, session_id: SessionId) -> bool {
         // Asked of every session for every message; where nothing waits, nothing is full.
-        !self.sessions.anybody_waits()
-            || self.sessions.get(session_id).is_none_or(|session| !session.queue().is_full())
+        !self.sessions.any_waits() || self.sessions.get(session_id).is_none_or(|session| !session.queue().is_full())
     }
 
     /// Whether the child is to be kept awake: a session waits for it, or it waits for a session.
@@ -240,7 +239,7 @@ impl Router {
             }
             between_rounds |= !session.input_rounds.is_empty();
         }
-        between_rounds || self.works() || self.sessions.anybody_waits() || self.questions.any()
+        between_rounds || self.works() || self.sessions.any_waits() || self.questions.any()
     }
 
     /// Whether the child does something for a session. What needs no work is not that.
@@ -285,7 +284,8 @@ impl Router {
         self.claim.settled().map(claim::Need::variant)
     }
 
-    /// Whether the sessions take turns, since the child has asked something and it was not certain whom.
+    /// Whether the sessions take turns, since the child has asked something and it was not certain which session it
+    /// meant.
     #[must_use]
     pub fn takes_turns(&self) -> bool {
         self.turns.are_taken()

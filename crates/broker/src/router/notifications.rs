@@ -46,7 +46,7 @@ impl Router {
         }
     }
 
-    /// To all sessions; in MCP only to those that have said something, since no client expects anything before it has.
+    /// To all sessions; in MCP only to sessions that have spoken, since no client expects a message before.
     fn to_all(&self) -> FromChild {
         let speaking = |session: &&super::sessions::Session| session.heard && (session.has_spoken || !self.is_mcp());
         self.to_these(self.sessions.iter().filter(speaking).map(|session| session.session_id).collect())
@@ -142,7 +142,8 @@ impl Router {
         self.to_these(session_ids.collect())
     }
 
-    /// In the newer era it belongs to a request, and does not say to which; but to one that wants to be told so much.
+    /// In the newer era a log message belongs to a request, and does not say to which. It goes to the sessions with a
+    /// request that wants this level.
     fn log_of_a_request(&self, level: Option<Level>) -> FromChild {
         let mut asked: Vec<_> = level.map(|level| self.calls.that_log(level).collect()).unwrap_or_default();
         asked.sort_unstable();

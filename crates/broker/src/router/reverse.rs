@@ -86,7 +86,8 @@ impl Handshake {
         is_first
     }
 
-    pub(super) fn somebody_came(&mut self, session_id: SessionId) {
+    /// A session has spoken for the first time.
+    pub(super) fn session_came(&mut self, session_id: SessionId) {
         self.has_company |= self.ended_by.is_some_and(|first| first != session_id);
     }
 
@@ -98,7 +99,7 @@ impl Handshake {
     }
 }
 
-/// Whom the child asks.
+/// Which session the child asks.
 enum Asked {
     Session(SessionId),
     /// A session that has left, or none.
@@ -213,7 +214,7 @@ impl Router {
             return Asked::NoSession;
         }
         // MCP ties what a server asks to a call. Any other child may take up again what its predecessor has left undone, and then
-        // the sessions that are back first are no more certain than those that are not.
+        // the sessions that are back first are no more certain than the others.
         let restarted = !self.sessions.all_told();
         let guess = match (self.sessions.alone(), self.sessions.flying()) {
             (Some(session_id), _) => Ok(session_id),
@@ -232,7 +233,7 @@ impl Router {
     }
 
     /// A session has left. What it was asked is asked of another, or the child is told.
-    pub(super) fn ask_somebody_else(&mut self, session_id: SessionId) {
+    pub(super) fn ask_another_session(&mut self, session_id: SessionId) {
         let mut ids: Vec<Id> = self
             .questions
             .open

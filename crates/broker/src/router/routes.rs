@@ -112,7 +112,7 @@ impl Routes {
     }
 
     /// A session has left. Its values are still its own, as long as there is room for them.
-    pub(super) fn somebody_left(&mut self) {
+    pub(super) fn session_left(&mut self) {
         self.has_gaps = true;
     }
 
@@ -144,7 +144,7 @@ mod tests {
         for value in 1..MAX_ROUTES {
             routes.learn(line(value).as_bytes(), SessionId(2), |_| true);
         }
-        routes.somebody_left();
+        routes.session_left();
         routes.learn(line(MAX_ROUTES).as_bytes(), SessionId(1), |session_id| session_id == SessionId(1));
         assert_eq!((routes.len(), routes.order.len()), (2, 2));
         assert_eq!(routes.owner(line(0).as_bytes(), |_| true), Some(SessionId(1)));

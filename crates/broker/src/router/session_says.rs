@@ -126,7 +126,7 @@ impl Router {
             && !std::mem::replace(&mut session.has_spoken, true)
         {
             session.has_ever_spoken = true;
-            self.handshake.somebody_came(session_id);
+            self.handshake.session_came(session_id);
         }
     }
 

@@ -123,7 +123,7 @@ impl Sessions {
         self.list.iter_mut()
     }
 
-    /// Those that have said something to the child that is there now.
+    /// The sessions that have said something to the current child.
     pub(super) fn speaking(&self) -> impl DoubleEndedIterator<Item = &Session> {
         self.list.iter().filter(|session| session.heard && session.has_spoken)
     }
@@ -157,7 +157,8 @@ impl Sessions {
         self.list.iter().find(|session| session.in_flight > 0).map(|session| session.session_id)
     }
 
-    pub(super) fn anybody_waits(&self) -> bool {
+    /// Whether a session has queued messages.
+    pub(super) fn any_waits(&self) -> bool {
         self.waiting > 0
     }
 

@@ -125,7 +125,7 @@ impl Subscriptions {
 }
 
 impl Holders {
-    /// Also the one for whom the child is just being told: news may come before the answer.
+    /// Also the session whose subscription is just being made: news may come before the answer.
     fn all(&self) -> impl Iterator<Item = SessionId> {
         self.session_ids.iter().copied().chain(self.changing.and_then(|(_, session_id)| session_id))
     }
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn news_of_a_part_is_for_whoever_holds_the_whole() {
+    fn news_of_a_part_is_for_sessions_that_hold_the_whole() {
         let mut subscriptions = Subscriptions::default();
         subscriptions.hold(SessionId(1), "file:///a");
         subscriptions.hold(SessionId(2), "file:///a/b");

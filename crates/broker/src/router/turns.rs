@@ -15,7 +15,8 @@ pub(super) struct Turns {
     /// How many, while other sessions have calls, too.
     share: usize,
     taken: bool,
-    /// How many of its calls a session may still make in its turn although other sessions wait: those that it had when its turn came.
+    /// How many calls a session may still make in its turn although other sessions wait: as many as it had queued when
+    /// its turn came.
     quota: usize,
     /// The session that was served last.
     last: SessionId,
@@ -71,7 +72,7 @@ impl Router {
     pub(super) fn go_on(&mut self) {
         let mut at = self.turns.last;
         let mut first_in_vain = None;
-        while self.sessions.anybody_waits()
+        while self.sessions.any_waits()
             && let Some(session_id) = self.sessions.next_waiting(at)
             && first_in_vain != Some(session_id)
         {

@@ -124,7 +124,7 @@ impl Steward {
             Ok(Step::Waiting(news)) => {
                 self.slot_news = news.or_else(|| self.slot_news.take());
                 if let Some(text) = &self.slot_news {
-                    // Each session is told once, also one that attaches later.
+                    // Tell each session once, also a session that attaches later.
                     for attachment in self.attachments.all_mut().filter(|attachment| !attachment.knows_of_slot) {
                         attachment.knows_of_slot = true;
                         attachment.tell(&ToFront::News { text: text.clone() });
@@ -267,7 +267,7 @@ impl Steward {
             }
         }
         self.settle();
-        // Before the child is end, so that its record says that no session held it.
+        // Before the child's end, so that its record says that no session held it.
         let effects = self.lifecycle.end_linger(self.now());
         self.perform(effects);
         match loss {

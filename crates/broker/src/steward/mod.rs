@@ -1,6 +1,6 @@
-//! The steward: keeps one child for all the sessions that hold it. One thread that waits for whatever comes next from them, from
-//! the child, from the broker and from the clock; the [lifecycle](Lifecycle) decides when there is a child, and the [router](Router)
-//! which message belongs to which session. It never blocks on a peer.
+//! The steward: keeps one child for all the sessions that hold it. One thread waits for the next event of sessions,
+//! child, broker and clock; the [lifecycle](Lifecycle) decides when there is a child, and the [router](Router) which
+//! message belongs to which session. It never blocks on a peer.
 
 mod attachments;
 mod child;

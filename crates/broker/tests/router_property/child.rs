@@ -33,18 +33,18 @@ pub(crate) struct Child {
     pub(crate) is_modern: bool,
     pub(crate) level: Option<usize>,
     pub(crate) holds: BTreeSet<String>,
-    /// What it has asked, by the id as it is written, and who was asked last.
+    /// What it has asked, by the id as it is written, and the session that was asked last.
     pub(crate) questions: BTreeMap<String, u64>,
     /// Questions that it took back.
     pub(crate) withdrawn: BTreeSet<String>,
     pub(crate) asked: u64,
 }
 
-/// What the router says to a child that all calls of one that has left are ended.
+/// The reason with which the router cancels the calls of a session that has left.
 const LEFT: &str = "the session has ended";
 
 impl Child {
-    /// It is told something. `is_here` says who is; `in_turns`, that only one may call.
+    /// It is told something. `is_here` says whether a session is attached; `in_turns`, that only one session may call.
     pub(crate) fn hears(&mut self, raw: &str, highest: &mut i64, is_here: &dyn Fn(u64) -> bool, in_turns: bool) {
         let line: Value = serde_json::from_str(raw).expect("lines are JSON");
         let params = line.get("params").cloned().unwrap_or(Value::Null);
@@ -73,7 +73,7 @@ impl Child {
         let modern = params["_meta"].get("io.modelcontextprotocol/protocolVersion").is_some();
         let token = params["_meta"].get("progressToken");
         assert!(token.is_none_or(|token| *token == id), "a progress token is not the id: {raw}");
-        assert!(of.is_none_or(is_here), "somebody speaks who is not there: {raw}");
+        assert!(of.is_none_or(is_here), "a call of a session that is not there: {raw}");
         match method {
             "initialize" => assert!(!self.shook_hands && !self.is_modern, "a handshake too much: {raw}"),
             _ if modern => assert!(!self.shook_hands, "two eras: {raw}"),
@@ -128,11 +128,11 @@ impl Child {
         assert!(!self.withdrawn.contains(&id), "an answer to what was taken back: {raw}");
         let asked = self.questions.remove(&id).unwrap_or_else(|| panic!("an answer to nothing: {raw}"));
         if let Some(by) = line.get("result").and_then(|result| tag(result, "by")) {
-            assert_eq!(by, asked, "somebody answers who was not asked: {raw}");
+            assert_eq!(by, asked, "an answer of a session that was not asked: {raw}");
         }
     }
 
-    /// Those that somebody who is there waits for.
+    /// The calls that a session still waits for.
     pub(crate) fn alive(&self) -> Vec<i64> {
         self.pending.iter().filter(|(_, call)| !call.cancelled && !call.is_stream()).map(|(id, _)| *id).collect()
     }

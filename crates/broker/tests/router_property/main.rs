@@ -1,9 +1,9 @@
 //! Long random lives of one router: sessions that come and go, use the same ids and tokens, cancel, subscribe and answer, and a child
-//! that answers, asks, tells and dies. Everything that is said bears the number of whom it belongs to, so whatever reaches anybody
-//! else is seen.
+//! that answers, asks, tells and dies. Every message bears the number of the session that it belongs to, so the test
+//! sees a message that reaches another session.
 //!
 //! `ROUTER_SEED=n` plays one case and prints what is said in it; `ROUTER_CASES=n` plays so many.
-#![allow(clippy::print_stderr, reason = "whoever looks for an error wants to see what was said")]
+#![allow(clippy::print_stderr, reason = "to look for an error one has to see what was said")]
 
 mod child;
 mod host;
@@ -28,7 +28,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn every_message_reaches_whom_it_belongs_to_and_nobody_else() {
+fn every_message_reaches_the_session_it_belongs_to_and_no_other() {
     if let Some(seed) = number("ROUTER_SEED") {
         World::new(seed, true).live();
         return;

@@ -120,9 +120,9 @@ pub(crate) struct World {
     highest: i64,
     loud: bool,
     seen: Seen,
-    /// Who was told what the child said last.
+    /// The sessions that were told what the child said last.
     told: BTreeSet<u64>,
-    /// Who is to be sent away.
+    /// The sessions that are to be sent away.
     away: Vec<u64>,
 }
 
@@ -173,24 +173,24 @@ impl World {
             }
         }
         self.come_to_rest();
-        self.everybody_leaves();
+        self.all_sessions_leave();
         self.seen.turns += u64::from(self.router.takes_turns());
         self.seen
     }
 
     fn step(&mut self) {
         if self.hosts.is_empty() || (self.hosts.len() < 5 && self.luck.once_in(12)) {
-            return self.somebody_comes();
+            return self.session_comes();
         }
         match self.luck.below(40) {
-            0 => self.somebody_leaves(),
+            0 => self.session_leaves(),
             1 if self.luck.once_in(4) => self.child_dies(),
-            1..3 => self.somebody_learns_of_the_next_child(),
-            3..16 => self.somebody_asks(),
-            16 => self.somebody_asks_several_things(),
-            17..20 => self.somebody_cancels(),
-            20..22 => self.somebody_answers(),
-            22 => self.somebody_tells(),
+            1..3 => self.session_learns_of_the_next_child(),
+            3..16 => self.session_asks(),
+            16 => self.session_asks_several_things(),
+            17..20 => self.session_cancels(),
+            20..22 => self.session_answers(),
+            22 => self.session_tells(),
             23..33 => self.child_answers(),
             33..35 => self.child_makes_progress(),
             35..37 => self.child_asks(),
@@ -256,7 +256,7 @@ impl World {
     }
 
     fn is_sent_away(&mut self, session_id: u64, variant: &str) {
-        let known = self.router.variant().expect("nobody is sent away before it is known what the child is for");
+        let known = self.router.variant().expect("no session is sent away before it is known what the child is for");
         assert_ne!(known, variant);
         self.seen.elsewhere += 1;
         self.away.push(session_id);
@@ -345,7 +345,7 @@ impl World {
 
     // What sessions do.
 
-    /// Everybody answers what he was asked.
+    /// Child and sessions answer all that they were asked.
     fn come_to_rest(&mut self) {
         let streams: Vec<_> =
             self.child.pending.iter().filter(|(_, call)| call.is_stream() && !call.cancelled).collect();
@@ -434,7 +434,7 @@ impl World {
         assert!(self.told.iter().copied().eq(want), "{uri} {:?}", self.told);
     }
 
-    fn everybody_leaves(&mut self) {
+    fn all_sessions_leave(&mut self) {
         for session_id in self.hosts.keys().copied().collect::<Vec<_>>() {
             self.leave(session_id);
         }

@@ -168,7 +168,8 @@ impl Stage {
         self.hostile.clear();
     }
 
-    /// Whatever the child says, each session's readers agree on it, and an answer is one to what that session has asked.
+    /// For any text that the child prints, each session's readers agree on it, and an answer belongs to a request of
+    /// that session.
     fn child_repeats(&mut self, text: &[u8]) {
         self.child_prints(text);
         for (lines, own) in [(std::mem::take(&mut self.honest), &["5"][..]), (std::mem::take(&mut self.hostile), &[])]

@@ -1,6 +1,6 @@
 //! No session can speak with another's voice, whichever reader is at the other end. The same checks are fuzzed (`fuzz/run 60 voices`);
-//! `NOSTRAY_LONG=1 cargo test --release -p nostray-broker --test voices` tries ten million changed attacks, those that the fuzzer has found
-//! interesting among them.
+//! `NOSTRAY_LONG=1 cargo test --release -p nostray-broker --test voices` tries ten million changed attacks, among them
+//! those that the fuzzer has found interesting.
 
 mod checks;
 mod readers;

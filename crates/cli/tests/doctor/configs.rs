@@ -1,5 +1,5 @@
-//! `nostray doctor` tells which servers in the configurations of agent hosts are not wrapped, and what to write instead;
-//! and whether nostray's own directories are sound.
+//! `nostray doctor` tells which servers in the configurations of agent hosts are not wrapped, and what to write
+//! instead; and whether nostray's own directories are sound.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,13 +9,14 @@ use badchild::Folder;
 use serde_json::{Value, json};
 use testkit::nostray;
 
-/// In a home of its own. Strays are not the subject here, so only those with the number of this test are considered.
+/// Runs doctor in a home of its own. Strays are not the subject here, so doctor looks only at the pid of this test,
+/// which is no stray.
 fn doctor(home: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(nostray());
     for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "CODEX_HOME", "HERMES_HOME"] {
         command.env_remove(variable);
     }
-    // As where nostray is installed.
+    // Puts nostray on the PATH, as an installation does.
     let path = format!("{}:/usr/bin:/bin", nostray().parent().expect("a folder").display());
     command.env("HOME", home).env("PATH", path).current_dir(home.join("project")).stdin(Stdio::null());
     command.args(["doctor", "--pid", &std::process::id().to_string()]).args(words).output().expect("run doctor")
@@ -33,7 +34,7 @@ fn findings(home: &Path) -> Value {
     findings
 }
 
-/// A home with files in it, and a project to stand in.
+/// A home with these files, and a project in it as working directory.
 fn home(files: &[(&str, &str)]) -> Folder {
     let home = Folder::new("home");
     for (path, content) in [("project/README", "")].iter().chain(files) {
@@ -117,7 +118,8 @@ extensions:
   far: { type: streamable_http, uri: https://example.org/mcp }
 "#;
 
-/// Where each host looks, with a file that has one server which is not wrapped, and how the remedy begins in it.
+/// Each host, the path of its configuration, a configuration with one unwrapped server, and how doctor's replacement
+/// for that server begins.
 const FILES: [(&str, &str, &str, &str); 12] = [
     ("Claude Desktop", ".config/Claude/claude_desktop_config.json", JSON, "\"command\": \"nostray\",\n\"args\": ["),
     (
@@ -138,7 +140,7 @@ const FILES: [(&str, &str, &str, &str); 12] = [
     ("Goose", ".config/goose/config.yaml", GOOSE, "cmd: \"nostray\"\nargs: ["),
 ];
 
-/// In a home, a path does not begin with `home/`; it only tells two files of Cursor apart.
+/// The path inside the home. The prefix `home/` only tells two files of Cursor apart.
 fn inside(path: &str) -> &str {
     path.strip_prefix("home/").unwrap_or(path)
 }
@@ -171,7 +173,7 @@ fn servers_of_every_host_are_found_with_the_words_to_write() {
             "{text}"
         );
     }
-    assert!(!findings.to_string().contains("hunter2"), "a secret is shown: {findings:#}");
+    assert!(!findings.to_string().contains("hunter2"), "doctor shows a secret: {findings:#}");
 }
 
 #[test]
@@ -200,7 +202,7 @@ fn projects_have_servers_of_their_own() {
 }
 
 #[test]
-fn a_broken_file_is_told_and_the_others_are_read() {
+fn a_broken_file_is_reported_and_the_others_are_read() {
     let home = home(&[
         (".claude.json", "{ \"mcpServers\": { \"x\": hunter2 } }"),
         (".cursor/mcp.json", "[]"),
@@ -226,7 +228,7 @@ fn a_broken_file_is_told_and_the_others_are_read() {
         let error = config(&findings, path)["error"].as_str().unwrap_or_else(|| panic!("{path}: {findings:#}"));
         assert!(error.contains(part), "{path}: {error}");
     }
-    assert_eq!(config(&findings, "zed/settings.json")["error"], Value::Null, "an empty file is no mistake");
+    assert_eq!(config(&findings, "zed/settings.json")["error"], Value::Null, "an empty file is no error");
     assert_eq!(config(&findings, "goose/config.yaml")["servers"].as_array().map(Vec::len), Some(3));
     let report = text(&doctor(home.path(), &[]).stdout);
     assert!(report.contains("cannot be used") && !report.contains("hunter2"), "{report}");
@@ -244,14 +246,14 @@ fn a_machine_with_nothing_to_do_is_fine() {
     let checks = findings["machine"]["checks"].as_array().expect("a list");
     for name in ["control group v2", "subreaper", "pidfd", "/proc", "--isolate pid"] {
         let check = checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no {name}"));
-        // What is missing comes with why, and with what to do.
+        // A failed check comes with advice.
         assert!(check["ok"] == true || check["advice"].is_string(), "{check:#}");
     }
-    assert!(!home.path().join(".local").exists(), "looking must leave nothing");
+    assert!(!home.path().join(".local").exists(), "doctor must not create directories");
 }
 
 #[test]
-fn a_directory_that_others_could_read_is_told_with_the_remedy() {
+fn a_directory_that_others_can_read_is_reported_with_the_remedy() {
     let home = home(&[(".local/state/nostray/x", "")]);
     let place = home.path().join(".local/state/nostray");
     std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o755)).expect("chmod");

@@ -1,7 +1,7 @@
 //! `nostray doctor`: the strays that it finds on the machine, and the configurations that it reads.
 //!
-//! A program of its own also for this reason: `doctor` looks at every process of the machine, and a test that leaves strays on purpose
-//! must not run beside another subject.
+//! A test program of its own: `doctor` looks at every process of the machine, so a test that leaves strays on purpose
+//! must not run beside tests of other commands.
 
 mod configs;
 mod strays;

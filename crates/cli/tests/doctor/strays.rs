@@ -1,4 +1,5 @@
-//! `nostray doctor` finds the stdio children that others have left behind, and nobody else; and ends them if asked.
+//! `nostray doctor` finds the stdio children that dead hosts have left behind, and no other process. With `--kill` it
+//! ends them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -11,27 +12,28 @@ use nostray_sys::proc::Stat;
 use serde_json::Value;
 use testkit::nostray;
 
-/// A stray that says `ready`, whichever way it was started.
+/// The command of a server that says `ready` and ignores the end of its input.
 fn pause() -> String {
     format!("{} pause", badchild().display())
 }
 
-/// A command of a scene as a person's shell would start it: not in a pen.
+/// A command of a scene, not in a pen, as a user's shell would start it.
 fn command(scene: &Scene, program: &str) -> Command {
     let mut command = scene.command(program.as_ref());
     command.env_remove("NOSTRAY_PEN").stderr(Stdio::null());
     command
 }
 
-/// Starts a host over `sh -c SCRIPT`, waits for `ready` and kills the host. Both ends of the pipes that the script got
-/// are gone then. Returns what the host had started.
+/// Starts a host that runs `sh -c SCRIPT`, waits for `ready` and kills the host. No process then holds the other ends
+/// of the script's pipes. Returns the process that the host had started, if it lives.
 fn leave_behind(scene: &Scene, options: &[&str], script: &str) -> Option<Found> {
     leave_command_behind(scene, options, &["sh", "-c", script])
 }
 
 fn leave_command_behind(scene: &Scene, options: &[&str], words: &[&str]) -> Option<Found> {
-    // The pipe for the command's stdout is made by a shell of the scene: whoever may not open it again, as with one that
-    // root has made for somebody else, cannot tell whether it is held.
+    // A shell of the scene makes the pipe for the command's stdout, so that it belongs to the scene's user. Doctor
+    // opens a pipe again to see whether a process holds its other end; as another user it may not open a pipe that root
+    // made.
     let mut shell = command(scene, "sh");
     shell.args(["-c", "\"$@\" | cat", "sh"]).arg(badchild()).arg("host").args(options).arg("--").args(words);
     let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("start a host");
@@ -43,11 +45,11 @@ fn leave_command_behind(scene: &Scene, options: &[&str], words: &[&str]) -> Opti
         ready |= line.trim() == "ready";
         front = line.strip_prefix("front ").map(|number| pid(number.trim().parse().expect("a number"))).or(front);
     }
-    let everybody = scene.processes();
-    let below = |above: Pid| everybody.iter().filter(move |found| found.stat.parent == Some(above));
+    let processes = scene.processes();
+    let below = |above: Pid| processes.iter().filter(move |found| found.stat.parent == Some(above));
     let shell_pid = pid(i32::try_from(shell.id()).expect("small"));
     for host in below(shell_pid) {
-        // The other process that every host of this kind starts has no part in these plays.
+        // Every `badchild host` also starts a friend, which these tests do not need.
         below(host.stat.pid).filter(|found| Some(found.stat.pid) != front).for_each(|found| found.send(Signal::KILL));
         host.send(Signal::KILL);
     }
@@ -56,7 +58,8 @@ fn leave_command_behind(scene: &Scene, options: &[&str], words: &[&str]) -> Opti
 }
 
 fn leave_server(scene: &Scene, options: &[&str], words: &str) -> Found {
-    leave_behind(scene, options, &format!("exec {} {words}", pause())).expect("it ignores the end of its input")
+    leave_behind(scene, options, &format!("exec {} {words}", pause()))
+        .expect("the server ignores the end of its input")
 }
 
 fn doctor(scene: &Scene, home: &Folder, words: &[&str]) -> Output {
@@ -72,7 +75,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-/// What doctor has found, as it tells programs.
+/// The findings of `doctor --json`.
 fn findings(scene: &Scene, words: &[&str]) -> Value {
     let home = Folder::new("home");
     let output = doctor(scene, &home, &[&["--json"], words].concat());
@@ -81,7 +84,7 @@ fn findings(scene: &Scene, words: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("one JSON object")
 }
 
-/// What doctor says of a process, if anything.
+/// Doctor's entry for this process, if it takes the process for a stray.
 fn stray<'a>(findings: &'a Value, found: &Found) -> Option<&'a Value> {
     let number = i64::from(found.stat.pid.as_raw_nonzero().get());
     findings["strays"].as_array().expect("a list").iter().find(|stray| stray["pid"] == number)
@@ -115,7 +118,7 @@ fn a_server_that_ignores_the_end_of_its_input_is_found() {
 #[test]
 fn a_server_behind_a_shell_is_found_together_with_the_shell() {
     let scene = Scene::new(User::Current);
-    let shell = leave_behind(&scene, &[], &format!("exec 3<&0; {} <&3 & wait", pause())).expect("it waits");
+    let shell = leave_behind(&scene, &[], &format!("exec 3<&0; {} <&3 & wait", pause())).expect("the shell waits");
     let findings = findings(&scene, &[]);
     expect_certain(&findings, &shell, &GONE);
     let mut below = scene.processes().into_iter().filter(|found| found.stat.parent == Some(shell.stat.pid));
@@ -140,11 +143,12 @@ fn a_server_whose_wrappers_are_gone_is_found() {
 fn a_server_in_a_session_of_its_own_is_found() {
     let scene = Scene::new(User::Current);
     let path = badchild().display().to_string();
-    let server = leave_command_behind(&scene, &[], &[&path, "leader", "--", &path, "pause"]).expect("it stays");
+    let server =
+        leave_command_behind(&scene, &[], &[&path, "leader", "--", &path, "pause"]).expect("the server stays");
     expect_certain(&findings(&scene, &[]), &server, &GONE);
 }
 
-/// As it looks for a person, without colours in a pipe.
+/// The report for people; in a pipe it has no colours.
 #[test]
 fn the_report_names_the_evidence_and_the_remedy() {
     let (scene, home) = (Scene::new(User::Current), Folder::new("home"));
@@ -162,11 +166,11 @@ fn the_report_names_the_evidence_and_the_remedy() {
 /// Healthy processes that resemble strays in one way or another.
 fn lookalikes(scene: &Scene, folder: &Folder) {
     let at = |name: &str| folder.path().join(name).display().to_string();
-    // A job that outlives its shell on purpose, and one that was started by nohup with no terminal.
+    // A job that outlives its shell on purpose, started by nohup without a terminal.
     leave_behind(scene, &[], "nohup sleep 1001 >/dev/null 2>&1 & echo ready");
-    // The end of a pipeline whose beginning has ended, left to itself, that writes to a file.
+    // The last process of a pipeline: it writes to a file, and the first process has ended.
     leave_behind(scene, &[], &format!("true | sleep 1002 >{} & echo ready", at("out")));
-    // Two that talk to each other.
+    // Two processes that hold the two ends of one pipe.
     leave_behind(scene, &[], &format!("(sleep 1003 | sleep 1004) </dev/null >{} & echo ready", at("two")));
     // A server with a file for input, a daemon, and a server of a service that closed its streams.
     leave_behind(scene, &[], &format!("exec {} </dev/null", pause()));
@@ -188,11 +192,11 @@ fn lookalikes(scene: &Scene, folder: &Folder) {
 }
 
 #[test]
-fn nobody_healthy_is_named() {
+fn healthy_processes_are_not_reported() {
     for user in User::all() {
         let (scene, folder) = (Scene::new(user), Folder::new("lookalikes"));
         lookalikes(&scene, &folder);
-        // With a host that is alive: a server, one behind wrappers, pipelines, xargs.
+        // Children of a live host: a server, a server behind a shell, pipelines, xargs.
         let mut hosts = Vec::new();
         for script in [
             format!("exec {}", pause()),
@@ -207,7 +211,7 @@ fn nobody_healthy_is_named() {
                 host.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("start"),
             );
         }
-        // Their own host has let go of them a moment ago, and may be about to end them.
+        // Servers whose streams their live host has just closed: it may be about to end them.
         for _ in 0..2 {
             let mut child = command(&scene, &badchild().display().to_string());
             let mut child = child.arg("pause").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("start");
@@ -215,7 +219,7 @@ fn nobody_healthy_is_named() {
             (child.stdin, child.stdout) = (None, None);
             hosts.push(child);
         }
-        wait_until("the last of them are there", || !scene.those_with("sleep 1012").is_empty());
+        wait_until("the children of xargs run", || !scene.those_with("sleep 1012").is_empty());
 
         let findings = findings(&scene, &[]);
         let named: Vec<_> = scene
@@ -232,14 +236,14 @@ fn nobody_healthy_is_named() {
 }
 
 #[test]
-fn what_is_in_a_pen_is_the_pens_business() {
+fn processes_in_a_pen_are_not_reported() {
     let scene = Scene::new(User::Current);
     let words = testkit::run_words(&["--eof-grace", "1m"], &["pause"]);
     leave_command_behind(&scene, &[], &words.iter().map(String::as_str).collect::<Vec<_>>());
     let findings = findings(&scene, &[]);
-    let everybody = scene.processes();
-    assert!(everybody.len() >= 3, "the pen has ended too early: {everybody:#?}");
-    for found in everybody {
+    let processes = scene.processes();
+    assert!(processes.len() >= 3, "the pen ended too early: {processes:#?}");
+    for found in processes {
         assert_eq!(stray(&findings, &found), None, "{found:?}");
     }
 }
@@ -255,7 +259,7 @@ fn strays_of_other_users_are_not_shown() {
     expect_certain(&findings(&theirs, &[]), &server, &GONE);
 }
 
-/// A test must not end the strays of whoever runs it, so each names its own.
+/// `--kill` for these processes only: a test must not end strays of the user who runs the tests.
 fn kill_words(meant: &[&Found]) -> Vec<String> {
     let mut words = vec!["--kill".to_owned()];
     words.extend(meant.iter().flat_map(|found| ["--pid".to_owned(), found.stat.pid.to_string()]));
@@ -263,23 +267,23 @@ fn kill_words(meant: &[&Found]) -> Vec<String> {
 }
 
 #[test]
-fn kill_ends_strays_and_nobody_else() {
+fn kill_ends_strays_and_no_other_process() {
     for user in User::all() {
         let (bystanders, others, folder) = (Bystanders::start(user), Scene::new(user), Folder::new("lookalikes"));
         lookalikes(&others, &folder);
         let nohup = ["nohup", &badchild().display().to_string(), "pause"];
-        let doubtful = leave_command_behind(&others, &[], &nohup).expect("it stays");
+        let doubtful = leave_command_behind(&others, &[], &nohup).expect("the server stays");
         let strays = Scene::new(user);
         let polite = leave_server(&strays, &[], "");
         leave_behind(&strays, &[], "trap '' TERM; echo ready; while :; do sleep 1000; done");
         wait_until("the shell sleeps", || strays.those_with("sleep 1000").len() == 2);
         let deaf = strays.those_with("sleep 1000");
-        // Some may be on their way out, or about to become another program; that nobody is any more has no event.
+        // Some lookalikes may still be about to end or to become another program.
         let those =
             || others.processes().into_iter().map(|found| (found.stat.pid, found.command)).collect::<Vec<_>>();
-        wait_until("nobody comes or goes", || {
+        wait_until("no lookalike starts or ends", || {
             let one = those();
-            // Two looks, some time apart: that no process comes or goes has no event.
+            // Compares two samples: the test gets no event when processes stop coming and going.
             std::thread::sleep(Duration::from_millis(300));
             one == those()
         });
@@ -304,7 +308,7 @@ fn kill_ends_strays_and_nobody_else() {
 }
 
 #[test]
-fn kill_asks_on_the_terminal_for_each() {
+fn kill_asks_on_the_terminal_about_each_stray() {
     let scene = Scene::new(User::Current);
     let both = [leave_server(&scene, &[], ""), leave_server(&scene, &[], "")];
     let home = Folder::new("home");
@@ -322,7 +326,7 @@ fn kill_asks_on_the_terminal_for_each() {
             asked.push(char::from(bytes[0]));
         }
         assert!(both.iter().any(|found| asked.contains(&found.stat.pid.to_string())), "{asked}");
-        assert!(both.iter().all(Found::is_alive), "ended before all were asked for");
+        assert!(both.iter().all(Found::is_alive), "a stray was ended before doctor had asked about both");
         terminal.write_all(answer.as_bytes()).expect("answer");
     }
     let mut said = String::new();
@@ -333,7 +337,7 @@ fn kill_asks_on_the_terminal_for_each() {
 }
 
 #[test]
-fn kill_without_anybody_to_ask_is_refused() {
+fn kill_without_a_terminal_and_without_yes_is_refused() {
     let (scene, home) = (Scene::new(User::Current), Folder::new("home"));
     let server = leave_server(&scene, &[], "");
     let output = doctor(&scene, &home, &["--kill", "--pid", &server.stat.pid.to_string()]);
@@ -343,9 +347,9 @@ fn kill_without_anybody_to_ask_is_refused() {
     assert_eq!(doctor(&scene, &home, &["--yes"]).status.code(), Some(2), "--yes alone means nothing");
 }
 
-/// With the number of a process that has ended, and been given to another one since, nobody is meant.
+/// A pid that belongs to no process any more names no stray.
 #[test]
-fn a_number_that_is_nobodys_harms_nobody() {
+fn kill_with_a_pid_of_no_process_ends_no_process() {
     let (scene, home) = (Scene::new(User::Current), Folder::new("home"));
     let mut ended = command(&scene, "true").process_group(0).spawn().expect("start");
     let number = ended.id();

@@ -1,5 +1,6 @@
-//! Nobody is left of a supervised child, nobody else is touched, and nothing is started for a host that has gone: every way in
-//! which a host can end, wherever in its life the child is, as root and as an unprivileged user.
+//! No process of a supervised child's tree is left, no other process is touched, and no child is started for a host
+//! that has gone: for every way in which a host can end, in every state of the child, as root and as an unprivileged
+//! user.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -42,14 +43,14 @@ const EVENTS: [Event; 13] = [
     Event::Stop,
 ];
 
-/// Where in its life the child is when it happens.
+/// The state of the child when the event happens.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Moment {
     Starting,
     Ready,
     GoingToSleep,
     Asleep,
-    /// It has ended, and what it left behind has not yet.
+    /// The child has ended, and its descendants have not yet.
     Falling,
     BackingOff,
     Tripped,
@@ -75,7 +76,7 @@ struct Cell {
     isolated: bool,
 }
 
-/// Each event at each moment; what kind of child it is takes turns, and the other user gets other turns.
+/// Each event at each moment. The kinds of child take turns; the other user gets other combinations.
 fn cells(user: User) -> Vec<Cell> {
     let kinds = ["plain", "term-ignoring", "setsid", "daemon"];
     let mut turn = usize::from(user == User::Nobody);
@@ -91,16 +92,16 @@ fn cells(user: User) -> Vec<Cell> {
 }
 
 #[test]
-fn nobody_is_left_and_nobody_else_is_touched() {
+fn the_tree_is_gone_and_no_other_process_is_touched() {
     let bystanders = Bystanders::start(User::Current);
     in_parallel(cells(User::Current), play);
     bystanders.expect_untouched();
 }
 
 #[test]
-fn nobody_is_left_and_nobody_else_is_touched_as_an_unprivileged_user() {
+fn the_tree_is_gone_and_no_other_process_is_touched_as_an_unprivileged_user() {
     if !User::all().contains(&User::Nobody) {
-        return; // the test above was that of an unprivileged user
+        return; // the test above ran as an unprivileged user
     }
     let bystanders = Bystanders::start(User::Nobody);
     in_parallel(cells(User::Nobody), play);
@@ -121,14 +122,14 @@ fn play_it(cell: &Cell) {
     reach(&stage, cell, &mut host);
     let before = stage.lives().len();
     happen(&stage, cell.event, &mut host, &front);
-    // The host itself is of the scene, and some of the events leave it alive.
+    // The host belongs to the scene, and some events leave it alive.
     host.order("exit");
     stage.scene.expect_empty_within(PATIENCE);
     host.expect_friend_untouched();
-    assert_eq!(stage.lives().len(), before, "something was started");
+    assert_eq!(stage.lives().len(), before, "a child was started");
 }
 
-/// A host with a supervised server, which is not started again within this test.
+/// A host with a supervised server. The backoff is so long that the server is not restarted within this test.
 fn start(stage: &Stage, cell: &Cell) -> (Host, Found) {
     let mut words = vec![nostray().display().to_string()];
     words.extend(["run", "--backoff", "1h..1h"].iter().chain(&GRACES).map(|word| (*word).to_owned()));
@@ -178,23 +179,23 @@ fn ask(host: &mut Host, method: &str, params: &str) {
 fn reach(stage: &Stage, cell: &Cell, host: &mut Host) {
     let only_fronts = || stage.scene.processes().len() == 2;
     match cell.moment {
-        Moment::Starting => wait_until("it is starting", || stage.lives().len() == 1),
+        Moment::Starting => wait_until("the child has started", || stage.lives().len() == 1),
         Moment::Ready | Moment::GoingToSleep | Moment::Asleep | Moment::Falling => {
             ask(host, "initialize", r#"{"protocolVersion":"2025-06-18","capabilities":{}}"#);
             ask(host, "fork", &format!(r#"{{"kind":"{}"}}"#, cell.kind));
         }
         Moment::BackingOff | Moment::Tripped => {
-            wait_until("it is starting", || stage.lives().len() == 1);
-            wait_until("nothing is left of it", only_fronts);
+            wait_until("the child has started", || stage.lives().len() == 1);
+            wait_until("the tree is empty", only_fronts);
         }
     }
     match cell.moment {
         Moment::GoingToSleep => {
-            // On a busy machine its graces may be over before it has seen anything.
+            // On a busy machine the child's graces may be over before it has seen the end of its input.
             let is_going = || stage.lives().last().is_some_and(|life| life.saw_the_end);
-            wait_until("it is put to sleep", || is_going() || only_fronts())
+            wait_until("the child is put to sleep", || is_going() || only_fronts())
         }
-        Moment::Asleep => wait_until("it sleeps", only_fronts),
+        Moment::Asleep => wait_until("the child is asleep", only_fronts),
         Moment::Falling => ask(host, "die", "{}"),
         _ => {}
     }
@@ -208,7 +209,7 @@ fn happen(stage: &Stage, event: Event, host: &mut Host, front: &Found) {
         Event::Signal(signal) => front.send(signal),
         Event::TwoSignals => {
             front.send(Signal::TERM);
-            // Two within a moment are one request.
+            // Two signals in quick succession count as one request.
             std::thread::sleep(Duration::from_millis(60));
             front.send(Signal::TERM);
         }
@@ -218,11 +219,11 @@ fn happen(stage: &Stage, event: Event, host: &mut Host, front: &Found) {
             assert!(output.status.success(), "{output:?}");
         }
     }
-    // While the host lives and holds the pipe, the tree has to end by what has happened alone.
+    // The host lives and holds the pipe, so only this event can end the tree.
     wait_until("only the host is left", || stage.scene.processes().len() <= 1);
 }
 
-/// The moment at which a host ends is any, and a child that keeps ending is started again and again.
+/// A host ends at a random moment while its child keeps ending and is restarted again and again.
 #[test]
 fn nothing_is_started_after_the_host_has_gone() {
     in_parallel((0..24).collect(), |round: u64| {
@@ -232,7 +233,7 @@ fn nothing_is_started_after_the_host_has_gone() {
         let (record, hold) = (stage.file("record"), round.is_multiple_of(2));
         command.extend(["--", &words[1], "server", "--record", &record, "--exit-at-once", "1"]);
         let mut host = Host::start(&stage.scene, if hold { &["--hold"] } else { &[] }, &command);
-        wait_until("it goes on and on", || stage.lives().len() > 3);
+        wait_until("the child has been restarted a few times", || stage.lives().len() > 3);
         // Any moment between two starts.
         std::thread::sleep(Duration::from_micros(round * 731));
         host.kill();
@@ -240,13 +241,13 @@ fn nothing_is_started_after_the_host_has_gone() {
         let ended = Instant::now();
         stage.scene.expect_empty();
         assert!(ended.elapsed() < Duration::from_secs(15), "took {:?}", ended.elapsed());
-        // One that was on its way when the host ended may take a moment to come to its first line.
+        // A child that was being started when the host ended may take a moment until it records its start.
         let late: Vec<_> = stage.lives().into_iter().filter(|life| u128::from(life.started) > gone).collect();
-        assert!(late.len() <= 1, "started after the host had gone: {late:?}");
+        assert!(late.len() <= 1, "children were started after the host had gone: {late:?}");
     });
 }
 
-/// Not only in the end: within what it was promised.
+/// The tree ends when its graces are over, not at some later time.
 #[test]
 fn a_stubborn_tree_is_gone_when_its_graces_are_over() {
     for user in User::all() {
@@ -266,12 +267,12 @@ fn a_stubborn_tree_is_gone_when_its_graces_are_over() {
         stage.scene.expect_empty();
         let took = began.elapsed();
         assert!(took >= Duration::from_millis(350), "its graces were cut: {took:?}");
-        // 350 ms of graces, and what a busy machine takes to see it.
+        // 350 ms of graces, and time for a busy machine.
         assert!(took < Duration::from_secs(15), "{took:?}");
     }
 }
 
-/// A host that has closed its end and reads nothing: neither waits for the other for ever.
+/// A host closes its end, or signals the front, and reads nothing: the front does not wait for the host for ever.
 #[test]
 fn a_host_that_does_not_read_does_not_keep_its_front() {
     for how in ["close", "term"] {
@@ -282,7 +283,7 @@ fn a_host_that_does_not_read_does_not_keep_its_front() {
         for _ in 0..40 {
             caller.ask("big", serde_json::json!({ "bytes": 60_000 }));
         }
-        wait_until("it is asked", || stage.lives()[0].heard.len() > 10);
+        wait_until("the child has read some calls", || stage.lives()[0].heard.len() > 10);
         if how == "close" {
             caller.close();
         } else {
@@ -290,11 +291,11 @@ fn a_host_that_does_not_read_does_not_keep_its_front() {
                 .expect("is there")
                 .send(Signal::TERM);
         }
-        wait_until("nobody is left", || stage.scene.processes().is_empty());
+        wait_until("no process is left", || stage.scene.processes().is_empty());
     }
 }
 
-/// A child that does not read, and a host that has said more than fits and then closed its end.
+/// The child does not read. The host writes more than the buffers hold, and closes its end.
 #[test]
 fn a_child_that_does_not_read_does_not_hide_that_its_host_has_closed() {
     let stage = Stage::new();
@@ -309,14 +310,14 @@ fn a_child_that_does_not_read_does_not_hide_that_its_host_has_closed() {
         *written += count;
         count > 0
     };
-    // Until nothing more is taken for a while.
+    // Write until nostray takes no more for a while.
     while badchild::comes_true(Duration::from_millis(300), &mut || takes(&mut written)) {}
-    assert!(written < text.len(), "all of it was taken");
+    assert!(written < text.len(), "nostray took all of it");
     drop(stdin);
-    wait_until("nobody is left", || stage.scene.processes().is_empty());
+    wait_until("no process is left", || stage.scene.processes().is_empty());
 }
 
-/// The one who starts nostray is gone before it runs, while somebody else (this test) holds its stdin.
+/// The launcher of nostray is gone before nostray runs, while this test holds nostray's stdin.
 #[test]
 fn an_orphan_starts_nothing() {
     for user in User::all() {
@@ -338,7 +339,7 @@ fn an_orphan_starts_nothing() {
     }
 }
 
-/// A process that the user has named ends, and the session with it, wherever the child is.
+/// The process named by `--die-with` ends. The session ends with it, in every state of the child.
 #[test]
 fn the_end_of_a_named_process_ends_the_session() {
     for state in ["ready", "asleep", "backing-off"] {
@@ -362,7 +363,7 @@ fn the_end_of_a_named_process_ends_the_session() {
     }
 }
 
-/// Somebody who ends with the value.
+/// A process that ends when the value is dropped.
 struct Bystander(std::process::Child);
 
 impl Bystander {
@@ -378,7 +379,7 @@ impl Drop for Bystander {
     }
 }
 
-/// A pen in a pen, both supervised: each sees to its own child, and the outer one's end is the inner one's.
+/// A pen in a pen, both supervised: each front restarts its own child, and the inner pen ends with the outer one.
 #[test]
 fn a_supervised_child_inside_a_supervised_child_goes_with_it() {
     let stage = Stage::new();
@@ -390,10 +391,10 @@ fn a_supervised_child_inside_a_supervised_child_goes_with_it() {
     let mut caller = stage.start_command(&["--respawn", "--backoff", "1ms..5ms", "--eof-grace", "300ms"], &command);
     caller.initialize();
     stage.child().send(Signal::KILL);
-    wait_until("the inner one has started another", || stage.lives().len() == 2);
+    wait_until("the inner front has restarted its child", || stage.lives().len() == 2);
     caller.who();
     assert_eq!(stage.states().len(), 2);
-    // The outer one's child is the inner one's front.
+    // The outer front's child is the inner front.
     let front = Found::by_pid(badchild::pid(i32::try_from(caller.process.id()).expect("small"))).expect("is there");
     front.send(Signal::KILL);
     stage.scene.expect_empty();

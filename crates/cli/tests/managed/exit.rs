@@ -1,4 +1,5 @@
-//! A supervised child's exit code is that of `nostray run`, as it is without supervision; and sleeping is no way to end.
+//! `nostray run` exits with the supervised child's code, as it does without supervision. How a child was put to sleep
+//! does not change the code.
 
 use badchild::{User, wait_until};
 use nostray_sys::Signal;
@@ -23,7 +24,7 @@ fn a_child_that_ends_with_its_input_gives_its_code() {
 }
 
 #[test]
-fn one_that_does_not_end_with_its_input_gives_the_signal_that_ended_it() {
+fn a_child_that_does_not_end_with_its_input_gives_the_signal_that_ended_it() {
     let stage = Stage::new();
     let options = ["--respawn", "--eof-grace", "100ms", "--term-grace", "100ms"];
     let mut caller = stage.start_stubborn(&options);
@@ -41,7 +42,7 @@ fn without_respawn_the_session_ends_with_the_child_and_with_its_code() {
         let mut caller = stage.start(&["--protocol", "mcp"], &[]);
         caller.initialize();
         let error = caller.error("die", ending);
-        assert_eq!(error["code"], -32000, "whoever waited is told: {error}");
+        assert_eq!(error["code"], -32000, "the waiting call gets this error: {error}");
         assert_eq!(caller.code(), code);
         stage.scene.expect_empty();
         assert_eq!(stage.lives().len(), 1);
@@ -49,13 +50,13 @@ fn without_respawn_the_session_ends_with_the_child_and_with_its_code() {
 }
 
 #[test]
-fn what_the_host_has_asked_before_it_closed_is_answered() {
+fn calls_that_the_host_made_before_it_closed_are_answered() {
     let stage = Stage::new();
     let mut caller = stage.start(&["--respawn"], &["--start-delay", "300"]);
     let hello = caller.ask("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
     caller.tell("notifications/initialized", None);
     let slow = caller.ask("slow", json!({ "ms": 500 }));
-    // A last line without an end is one, too.
+    // A last line without a newline counts as a line.
     caller.write(br#"{"jsonrpc":"2.0","id":"last","method":"echo","params":[1]}"#);
     caller.close();
     assert!(caller.answer(hello).get("result").is_some());
@@ -66,7 +67,7 @@ fn what_the_host_has_asked_before_it_closed_is_answered() {
 }
 
 #[test]
-fn a_sleeping_one_ends_well_however_its_child_was_put_to_sleep() {
+fn a_front_whose_child_sleeps_exits_with_0_even_if_the_child_was_killed_to_sleep() {
     let stage = Stage::new();
     let options = ["--hibernate", "50ms", "--eof-grace", "50ms", "--term-grace", "50ms"];
     let mut caller = stage.start(&options, &["--ignore-eof"]);

@@ -1,4 +1,4 @@
-//! What is said that is no message, or a strange one: each has its place, and the reader lives on.
+//! Lines that are no message, or a malformed one: the front keeps, drops or answers each, and reads on.
 
 use badchild::{Folder, wait_until};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ fn begun(stage: &Stage, options: &[&str]) -> Caller {
     caller
 }
 
-/// Lets the server print something instead of an answer, and returns the id of that call.
+/// Makes the server print this text instead of an answer, and returns the id of that call.
 fn print(caller: &mut Caller, text: &str) -> u64 {
     caller.ask("print", json!({ "text": text, "silent": true }))
 }
@@ -20,7 +20,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn what_a_child_prints_that_is_no_message_is_kept_from_the_host_and_for_whoever_wonders() {
+fn output_that_is_no_message_does_not_reach_the_host_and_is_kept_in_the_log() {
     let stage = Stage::new();
     let mut caller = stage.start(&["--respawn"], &["--banner", "Welcome to server v1.2"]);
     caller.initialize();
@@ -52,7 +52,7 @@ fn what_a_child_prints_that_is_no_message_is_kept_from_the_host_and_for_whoever_
         caller.result("print", json!({ "text": blank }));
     }
     caller.result("print", json!({ "hex": hex(b"not \xff\xfe UTF-8\n") }));
-    assert_eq!(caller.unasked(), Vec::<Value>::new(), "nothing of it is for the host");
+    assert_eq!(caller.unasked(), Vec::<Value>::new(), "the host must get none of these lines");
     let printed = stage.printed();
     assert!(printed.contains("Welcome to server v1.2"), "{printed}");
     for line in garbage {
@@ -60,18 +60,18 @@ fn what_a_child_prints_that_is_no_message_is_kept_from_the_host_and_for_whoever_
         assert!(printed.contains(&shown), "{shown} is not in:\n{printed}");
     }
     assert!(printed.contains("UTF-8"), "{printed}");
-    assert_eq!(printed.lines().count(), garbage.len() + 2, "a line for each:\n{printed}");
+    assert_eq!(printed.lines().count(), garbage.len() + 2, "one line of the log for each:\n{printed}");
     assert_eq!(stage.lives().len(), 1);
     let id = String::from_utf8_lossy(&stage.nostray(&["ps", "-q"]).stdout).trim().to_owned();
     caller.end(&stage);
     let kept = stage.nostray(&["log", &id, "--output"]);
     assert!(kept.status.success());
-    assert!(String::from_utf8_lossy(&kept.stdout).contains("Welcome"), "it is kept beyond the end: {kept:?}");
+    assert!(String::from_utf8_lossy(&kept.stdout).contains("Welcome"), "the log must outlive the pen: {kept:?}");
 }
 
-/// A program that logs to stdout for months fills no disk.
+/// A child that logs to stdout for months does not fill the disk.
 #[test]
-fn what_is_kept_of_it_is_bounded() {
+fn the_kept_output_is_bounded() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &["--respawn"]);
     let line = format!("{}\n", "log ".repeat(500));
@@ -89,12 +89,14 @@ fn half_a_line_waits_for_its_other_half_and_dies_with_its_child() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &["--respawn", "--backoff", "1ms..5ms"]);
     let first = print(&mut caller, "{\"jsonrpc\":\"2.0\",\"id\":$id,\"res");
-    wait_until("it is printed", || stage.lives()[0].methods().last().is_some_and(|last| last == "print"));
+    wait_until("the child has read the call", || {
+        stage.lives()[0].methods().last().is_some_and(|last| last == "print")
+    });
     let second = print(&mut caller, &format!("ult\":\"joined\"}}\n{{\"jsonrpc\":\"2.0\",\"id\":{}}}\n", 99));
     assert_eq!(caller.answer(first)["result"], "joined");
     caller.tell("notifications/cancelled", Some(json!({ "requestId": second })));
 
-    // The rest of this one will never come, and the next child's first line is not taken for it.
+    // The second half of this line never comes. The next child's first line must not be taken for it.
     let half = print(&mut caller, "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":\"half");
     let dying = caller.ask("die", json!({}));
     for id in [half, dying] {
@@ -106,9 +108,9 @@ fn half_a_line_waits_for_its_other_half_and_dies_with_its_child() {
     caller.end(&stage);
 }
 
-/// In one byte at a time, in pieces of any length, many in one: what counts is where a line ends.
+/// Only a newline ends a line, whether the bytes come one at a time, in pieces of any length, or many lines at once.
 #[test]
-fn lines_are_cut_where_they_end_however_they_come() {
+fn lines_are_cut_at_newlines_however_the_bytes_arrive() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &["--respawn"]);
     let line = br#"{"jsonrpc":"2.0","id":"slowly","method":"echo","params":{"a":"b"}}"#;
@@ -137,7 +139,7 @@ fn lines_are_cut_where_they_end_however_they_come() {
 fn a_line_of_64_mebibytes_passes_both_ways() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &["--respawn"]);
-    // All of it, with its frame, is exactly as long as a line may be.
+    // With its frame, this line has exactly the maximum length.
     let id = caller.ask("print", json!({ "text": "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":\"", "silent": true }));
     let frame = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":\"\"}}").len();
     let length = (64 << 20) - frame;
@@ -170,13 +172,13 @@ fn a_longer_line_is_answered_with_an_error_and_the_reader_lives_on() {
         let error = caller.error("echo", json!({ "text": "x".repeat(100_000) }));
         assert_eq!(error["code"], -32600);
         assert!(error["message"].as_str().is_some_and(|text| text.contains("--max-line")), "{error}");
-        // Whoever asks for nothing is told nothing.
+        // A notification gets no answer.
         caller.tell("notifications/long", Some(json!({ "text": "x".repeat(100_000) })));
         caller.result("notify", json!({ "method": "short" }));
         caller.notified("short");
         caller.ask("print", json!({ "text": "0123456789", "times": 10_000, "silent": true }));
         caller.result("print", json!({ "text": "\n" }));
-        // What just fits passes.
+        // A line just below the limit passes.
         let room = "x".repeat(65_000);
         assert_eq!(caller.result("echo", json!([room])), json!([room]));
     }
@@ -187,22 +189,22 @@ fn a_longer_line_is_answered_with_an_error_and_the_reader_lives_on() {
     caller.end(&stage);
 }
 
-/// The same for what the child asks of its host.
+/// The same for requests of the child to its host.
 #[test]
 fn a_longer_line_about_a_request_of_the_childs_is_answered_too() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &["--max-line", "64K"]);
-    // A request of the child's that is too long: it is told.
+    // A request of the child is too long: the child gets an error.
     let text = "{\"jsonrpc\":\"2.0\",\"id\":\"c1\",\"method\":\"sampling/createMessage\",\"params\":\"";
     print(&mut caller, text);
     caller.ask("print", json!({ "text": "0123456789", "times": 10_000, "silent": true }));
     print(&mut caller, "\"}\n");
     let answers = |caller: &mut Caller, expected: Value| {
-        wait_until("the child is told", || caller.who()["answers"] == expected);
+        wait_until("the child has its answer", || caller.who()["answers"] == expected);
     };
     answers(&mut caller, json!(["c1"]));
     assert!(stage.lives()[0].heard.iter().any(|line| line.contains("-32600") && line.contains("c1")));
-    // An answer of the host's that is too long: the child would wait for ever.
+    // An answer of the host is too long: the child gets an error, or it would wait for ever.
     caller.result("ask", json!({ "id": "c2", "method": "sampling/createMessage", "no_wait": true }));
     caller.notified("sampling/createMessage");
     caller.send(&json!({ "jsonrpc": "2.0", "id": "c2", "result": { "text": "x".repeat(100_000) } }));
@@ -272,7 +274,7 @@ fn ids_keep_their_type_and_their_digits() {
         let expected = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":[ 1 ]}}\n");
         assert_eq!(String::from_utf8_lossy(&caller.next_line()), expected);
     }
-    // And in the errors that we make ourselves.
+    // The same in errors that the front makes.
     for id in ids {
         caller.write(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"hang\"}}\n").as_bytes());
     }
@@ -288,16 +290,16 @@ fn ids_keep_their_type_and_their_digits() {
 }
 
 #[test]
-fn an_answer_that_is_no_text_is_an_error_for_whoever_waits_for_it() {
+fn an_answer_that_is_not_utf8_is_an_error_for_the_waiting_call() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &["--respawn"]);
     let bytes = [b"{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":\"", &b"\xff\xc3\x28"[..], b"\"}\n"].concat();
     let error = caller.error("print", json!({ "hex": hex(&bytes), "silent": true }));
     assert_eq!(error["code"], -32603);
     assert!(error["message"].as_str().is_some_and(|text| text.contains("UTF-8")), "{error}");
-    // What the host says is the child's to judge.
+    // A line of the host that is not UTF-8 goes to the child, which answers it.
     caller.write(b"{\"jsonrpc\":\"2.0\",\"id\":1234,\"method\":\"echo\",\"params\":\"\xff\"}\n");
-    let answer = caller.wait_for("the child's own word", |message| message["error"]["code"] == -32700);
+    let answer = caller.wait_for("the child's own error", |message| message["error"]["code"] == -32700);
     assert!(answer["id"].is_null());
     caller.who();
     caller.end(&stage);
@@ -314,7 +316,7 @@ fn deep_nesting_passes_both_ways() {
             format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{}{}}}\n", "[".repeat(depth), "]".repeat(depth));
         assert!(line == expected.as_bytes(), "{}", shorten(&line));
     }
-    // As an object, where a reader would look for members.
+    // Nested objects, in which a reader would look for members.
     let nested = format!("{}1{}", "{\"id\":".repeat(50_000), "}".repeat(50_000));
     caller.write(format!("{{\"jsonrpc\":\"2.0\",\"method\":\"deep\",\"params\":{nested}}}\n").as_bytes());
     caller.who();
@@ -335,9 +337,9 @@ fn batches_pass_both_ways_and_are_answered_as_one_when_the_child_dies() {
         answer,
         json!([{ "jsonrpc": "2.0", "id": "b1", "result": [1] }, { "jsonrpc": "2.0", "id": "b2", "result": [2] }])
     );
-    assert!(stage.lives()[0].heard.contains(&batch), "as it came");
+    assert!(stage.lives()[0].heard.contains(&batch), "the child must read the batch unchanged");
 
-    // Two in one batch, one alone: each group gets what it would get from a server.
+    // Two calls in one batch and one alone: the front answers the batch with a batch, and the single call alone.
     caller.write(b"[{\"jsonrpc\":\"2.0\",\"id\":\"h1\",\"method\":\"hang\"},{\"jsonrpc\":\"2.0\",\"id\":\"h2\",\"method\":\"hang\"}]\n");
     let alone = caller.ask("die", json!({}));
     let group: Value = serde_json::from_slice(&caller.next_line()).expect("JSON");
@@ -346,13 +348,13 @@ fn batches_pass_both_ways_and_are_answered_as_one_when_the_child_dies() {
     assert!(group.as_array().expect("a batch").iter().all(|error| error["error"]["code"] == -32000));
     assert_eq!(caller.answer(alone)["error"]["code"], -32000);
 
-    // One that comes while nobody is there waits as a whole.
+    // A batch that comes while no child is there waits as a whole.
     caller.write(b"[{\"jsonrpc\":\"2.0\",\"id\":\"w1\",\"method\":\"echo\",\"params\":[]},{\"jsonrpc\":\"2.0\",\"id\":\"w2\",\"method\":\"who\"}]\n");
     let waited = caller.wait_for("a batch", Value::is_array);
     assert_eq!(waited[0], json!({ "jsonrpc": "2.0", "id": "w1", "result": [] }));
     assert_eq!(waited[1]["result"]["heard"], json!(["initialize", "notifications/initialized", "echo", "who"]));
 
-    // What a child answers in a batch that nobody has asked is taken out; the rest goes on.
+    // The front removes an answer to no call from the child's batch, and passes the rest on.
     let hang = caller.ask("hang", json!({}));
     let text = format!(
         "[{{\"jsonrpc\":\"2.0\",\"id\":\"nobody\",\"result\":1}},{{\"jsonrpc\":\"2.0\",\"id\":{hang},\"result\":2}}]\n"
@@ -363,9 +365,9 @@ fn batches_pass_both_ways_and_are_answered_as_one_when_the_child_dies() {
     caller.end(&stage);
 }
 
-/// A handshake inside of a batch is one, too (2025-03-26).
+/// Settings inside a batch count as well (2025-03-26).
 #[test]
-fn what_is_set_in_a_batch_is_told_to_the_next_child() {
+fn settings_in_a_batch_are_replayed_to_the_next_child() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &["--respawn", "--backoff", "1ms..5ms"]);
     caller.write(
@@ -380,13 +382,13 @@ fn what_is_set_in_a_batch_is_told_to_the_next_child() {
     caller.end(&stage);
 }
 
-/// An error of the child's is on its way to the host as it is, and in the last words of the child if it dies.
+/// The child's stderr passes to the host unchanged. When the child dies, the error for a call quotes its last lines.
 #[test]
-fn what_the_child_says_on_stderr_passes_and_its_last_lines_are_kept() {
+fn the_childs_stderr_passes_and_its_last_lines_are_kept() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &["--respawn"]);
     caller.result("stderr", json!({ "text": "one line\nand \u{1b}[31mred\u{1b}[0m" }));
-    wait_until("it passes", || caller.errors().contains("one line\nand \u{1b}[31mred\u{1b}[0m\n"));
+    wait_until("the lines reach the host", || caller.errors().contains("one line\nand \u{1b}[31mred\u{1b}[0m\n"));
     for n in 0..100 {
         caller.result("stderr", json!({ "text": format!("line {n}") }));
     }
@@ -395,16 +397,16 @@ fn what_the_child_says_on_stderr_passes_and_its_last_lines_are_kept() {
     assert_eq!(lines.len(), 20);
     assert_eq!((lines[0].as_str(), lines[19].as_str()), (Some("line 80"), Some("line 99")));
     caller.who();
-    // Another child's last words are its own.
+    // The next child's error quotes only its own lines.
     let error = caller.error("die", json!({ "text": "mine" }));
     assert_eq!(error["data"]["nostray"]["stderr"], json!(["mine"]));
     caller.who();
     caller.end(&stage);
 }
 
-/// Without a place for records there is none for this either, and the session does not suffer.
+/// Without a directory for records, the front drops output that is no message, and the session goes on.
 #[test]
-fn without_a_place_for_it_garbage_is_dropped() {
+fn without_a_directory_for_records_garbage_is_dropped() {
     let (stage, folder) = (Stage::new(), Folder::new("no-place"));
     let file = folder.path().join("file");
     std::fs::write(&file, "").expect("write");
@@ -412,12 +414,12 @@ fn without_a_place_for_it_garbage_is_dropped() {
         command.env("XDG_RUNTIME_DIR", &file).env("HOME", "/dev/null").env_remove("XDG_STATE_HOME");
     });
     caller.initialize();
-    wait_until("it is said", || caller.errors().contains("not on record"));
+    wait_until("the front has warned", || caller.errors().contains("not on record"));
     assert_eq!(caller.unasked(), Vec::<Value>::new());
     caller.end(&stage);
 }
 
-/// What a Python server is: its reader ends lines at a bare CR as well, and of two members with one name the last one counts.
+/// A typical Python server: it also ends lines at a bare CR, and of two members with one name it takes the last.
 const PYTHON: &str = r#"
 import json, sys
 for line in sys.stdin:
@@ -433,7 +435,8 @@ for line in sys.stdin:
     print(json.dumps(answer), flush=True)
 "#;
 
-/// Lines that readers understand in different ways, and which ids they may be answered under; none if that cannot be read.
+/// Lines that JSON readers understand in different ways, each with the ids that its answer may have; null where a
+/// reader finds no id.
 fn disputed() -> Vec<(String, Vec<Value>)> {
     let padding = "x".repeat(2048);
     let null = Value::Null;
@@ -456,7 +459,7 @@ fn disputed() -> Vec<(String, Vec<Value>)> {
     ]
 }
 
-/// Whichever reader the server has: no request hangs, and none is answered twice.
+/// With each kind of reader in the server, no request hangs, and none is answered twice.
 #[test]
 fn every_request_is_answered_once_however_it_is_written() {
     let has_python =
@@ -482,7 +485,7 @@ fn every_request_is_answered_once_however_it_is_written() {
                 failures.push(format!("{server}: {} was answered with {answers:?}", &line[..line.len().min(80)]));
             }
         }
-        // The same id twice at a time is two requests.
+        // Two requests in flight with the same id get two answers.
         for _ in 0..2 {
             caller.write(b"{\"jsonrpc\":\"2.0\",\"id\":110,\"method\":\"ping\"}\n");
         }

@@ -1,4 +1,4 @@
-//! A child that nobody calls is put to sleep, and the next call finds it as if it had never gone.
+//! A child without calls is put to sleep. The next call wakes it, and the host notices no difference.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use testkit::in_parallel;
 use testkit::stage::{Caller, Life, Stage, modern};
 
-/// How long something must stay as it is for a test to believe that it does. Time itself is what is tested.
+/// How long a test watches to conclude that nothing changes. No event tells that, so it takes time.
 const A_WHILE: Duration = Duration::from_millis(700);
 
 fn begun(stage: &Stage, options: &[&str], server: &[&str]) -> Caller {
@@ -17,24 +17,24 @@ fn begun(stage: &Stage, options: &[&str], server: &[&str]) -> Caller {
 }
 
 #[test]
-fn after_its_time_without_a_call_nothing_is_left_but_the_front_and_the_next_call_is_answered() {
+fn after_its_time_without_a_call_only_the_front_is_left_and_the_next_call_is_answered() {
     for user in User::all() {
         let stage = Stage::for_user(user);
         let mut caller = begun(&stage, &["--hibernate", "2s"], &[]);
-        // Keeps it awake until it has all that is to be seen.
+        // A call in flight keeps the child awake until the test has set it up.
         let awake = caller.ask("hang", json!({}));
         caller.result("logging/setLevel", json!({ "level": "info" }));
         caller.result("resources/subscribe", json!({ "uri": "test://a" }));
         for kind in ["plain", "term-ignoring", "setsid", "daemon", "holding-stdout"] {
             caller.result("fork", json!({ "kind": kind }));
         }
-        wait_until("they are there", || stage.trees().len() >= 6);
+        wait_until("the descendants run", || stage.trees().len() >= 6);
         let before = stage.lives().len();
         let cancelled = Instant::now();
         caller.tell("notifications/cancelled", Some(json!({ "requestId": awake })));
         stage.wait_until_asleep();
         assert!(cancelled.elapsed() >= Duration::from_secs(2), "asleep after {:?}", cancelled.elapsed());
-        assert!(stage.lives()[before - 1].saw_the_end, "it was asked politely");
+        assert!(stage.lives()[before - 1].saw_the_end, "the child must see the end of its input");
         let table = String::from_utf8_lossy(&stage.nostray(&["ps"]).stdout).into_owned();
         assert!(table.contains("asleep"), "{table}");
 
@@ -55,10 +55,10 @@ fn after_its_time_without_a_call_nothing_is_left_but_the_front_and_the_next_call
 }
 
 #[test]
-fn a_call_that_takes_long_keeps_it_awake() {
+fn a_call_that_takes_long_keeps_the_child_awake() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &["--hibernate", "100ms"], &[]);
-    // (It may have slept before, on a machine that is busy.)
+    // On a busy machine the child may have slept before.
     let slow = caller.result("slow", json!({ "ms": 1200 }));
     let last = stage.lives().pop().expect("one");
     assert_eq!(slow["pid"], last.pid);
@@ -68,9 +68,9 @@ fn a_call_that_takes_long_keeps_it_awake() {
     caller.end(&stage);
 }
 
-/// Whether the connection is alive can be said without waking anybody, and what is only told or set wakes nobody either.
+/// The front answers pings for a child that sleeps. Notifications and settings wait for the next call.
 #[test]
-fn pings_notifications_and_log_levels_wake_nobody() {
+fn pings_notifications_and_log_levels_do_not_wake_the_child() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &["--hibernate", "50ms"], &[]);
     stage.wait_until_asleep();
@@ -83,7 +83,7 @@ fn pings_notifications_and_log_levels_wake_nobody() {
     caller.send(&json!({ "jsonrpc": "2.0", "id": "unknown", "result": {} }));
     assert_eq!(caller.result("logging/setLevel", json!({ "level": "debug" })), json!({}));
     assert_eq!(caller.result("ping", json!({})), json!({}));
-    assert!(!comes_true(A_WHILE, &mut || stage.lives().len() > lives), "it was woken");
+    assert!(!comes_true(A_WHILE, &mut || stage.lives().len() > lives), "the child was woken");
     assert_eq!(stage.states(), ["asleep"]);
     assert_eq!(caller.who()["level"], "debug");
     let expected = ["initialize", "notifications/initialized", "logging/setLevel", "who"];
@@ -91,9 +91,9 @@ fn pings_notifications_and_log_levels_wake_nobody() {
     caller.end(&stage);
 }
 
-/// Hosts ping all the time, and set the log level whenever they like: no work is done for that.
+/// Hosts ping all the time and set the log level at any time. Neither is work for the child.
 #[test]
-fn pings_and_log_levels_do_not_keep_it_awake() {
+fn pings_and_log_levels_do_not_keep_the_child_awake() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &["--hibernate", "1s"], &[]);
     let is_asleep = |stage: &Stage| stage.states() == ["asleep"];
@@ -102,8 +102,8 @@ fn pings_and_log_levels_do_not_keep_it_awake() {
         assert_eq!(caller.result("logging/setLevel", json!({ "level": "debug" })), json!({}));
         is_asleep(&stage)
     });
-    assert!(sleeps, "it is {:?}", stage.states());
-    // And they do not wake it.
+    assert!(sleeps, "the child is {:?}", stage.states());
+    // Pings do not wake the child either.
     let is_woken = comes_true(A_WHILE, &mut || {
         assert_eq!(caller.result("ping", json!({})), json!({}));
         stage.lives().len() > 1
@@ -115,10 +115,10 @@ fn pings_and_log_levels_do_not_keep_it_awake() {
     caller.end(&stage);
 }
 
-/// A child that is awake is asked whether it lives, so that it may not have answered when its time comes.
+/// The front passes a ping on to a child that is awake. The child may not have answered when it is put to sleep.
 #[test]
-fn a_ping_that_is_in_flight_when_it_falls_asleep_is_answered_and_does_not_wake_it() {
-    // A child that has read the ping and says nothing, and a child that reads nothing.
+fn a_ping_in_flight_when_the_child_falls_asleep_is_answered_and_does_not_wake_it() {
+    // A child that reads the ping and does not answer, and a child that does not read.
     for reads in [true, false] {
         let stage = Stage::new();
         let go_on = if reads { "cat >/dev/null" } else { "exec 0<&-; sleep 60" };
@@ -130,7 +130,7 @@ fn a_ping_that_is_in_flight_when_it_falls_asleep_is_answered_and_does_not_wake_i
         let answer = caller.answer(ping);
         assert_eq!(answer["result"], json!({}), "{answer}");
         stage.wait_until_asleep();
-        let starts = std::fs::read_to_string(stage.file("starts")).expect("it has started");
+        let starts = std::fs::read_to_string(stage.file("starts")).expect("the child has started");
         assert_eq!(starts.lines().count(), 1, "{}", stage.journal());
         assert_eq!(caller.unasked(), Vec::<Value>::new());
         caller.end(&stage);
@@ -138,11 +138,11 @@ fn a_ping_that_is_in_flight_when_it_falls_asleep_is_answered_and_does_not_wake_i
 }
 
 #[test]
-fn what_was_cancelled_keeps_nobody_awake() {
+fn a_cancelled_call_does_not_keep_the_child_awake() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &["--hibernate", "100ms"], &[]);
     let call = caller.ask("hang", json!({}));
-    wait_until("it is in flight", || {
+    wait_until("the call is in flight", || {
         stage.lives().last().is_some_and(|life| life.methods().contains(&"hang".to_owned()))
     });
     assert!(!comes_true(A_WHILE, &mut || stage.trees().is_empty()), "asleep with a call in flight");
@@ -153,7 +153,7 @@ fn what_was_cancelled_keeps_nobody_awake() {
 }
 
 #[test]
-fn a_sleeping_one_can_be_stopped_and_ends_with_its_host() {
+fn a_front_whose_child_sleeps_can_be_stopped_and_ends_with_its_host() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &["--hibernate", "50ms"], &[]);
     stage.wait_until_asleep();
@@ -172,28 +172,28 @@ fn a_sleeping_one_can_be_stopped_and_ends_with_its_host() {
     stage.wait_until_asleep();
     let lives = stage.lives().len();
     caller.end(&stage);
-    assert_eq!(stage.lives().len(), lives, "leaving is no reason to wake");
+    assert_eq!(stage.lives().len(), lives, "the end of the session must not wake the child");
 }
 
-/// With a server that is slow to leave, waits until it has been greeted and is asked to go. Returns which of its lives that is: if it
-/// was not greeted soon, it has slept before.
+/// For a server that is slow to end: waits until the server has got its handshake and the end of its input. Returns the
+/// index of that life; on a busy machine the server may have slept before its handshake.
 fn goes_to_sleep(stage: &Stage) -> usize {
     let is_going =
         |life: &Life| life.saw_the_end && life.methods().first().is_some_and(|method| method == "initialize");
-    wait_until("it is asked to go", || stage.lives().last().is_some_and(is_going));
+    wait_until("the child has seen the end of its input", || stage.lives().last().is_some_and(is_going));
     stage.lives().len() - 1
 }
 
 const SLOW_TO_LEAVE: [&str; 4] = ["--hibernate", "200ms", "--eof-grace", "3s"];
 
-/// A server that is slow to leave is waited for, and what comes meanwhile waits with it.
+/// The front waits for a server that is slow to end. Calls that come meanwhile wait for the next child.
 #[test]
-fn a_call_that_comes_while_it_goes_to_sleep_is_answered_by_the_next_one() {
+fn a_call_that_comes_while_the_child_goes_to_sleep_is_answered_by_the_next_child() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &SLOW_TO_LEAVE, &["--ignore-eof"]);
     let at = goes_to_sleep(&stage);
     let (echo, who) = (caller.ask("echo", json!([1])), caller.ask("who", json!({})));
-    assert_eq!(stage.lives().len(), at + 1, "it is not gone yet");
+    assert_eq!(stage.lives().len(), at + 1, "the next child was started before this one had ended");
     assert_eq!(caller.answer(echo)["result"], json!([1]));
     assert_ne!(caller.answer(who)["result"]["pid"], stage.lives()[at].pid);
     assert_eq!(stage.lives().len(), at + 2);
@@ -202,15 +202,15 @@ fn a_call_that_comes_while_it_goes_to_sleep_is_answered_by_the_next_one() {
     stage.scene.expect_empty();
 }
 
-/// `--ignore-eof` has a server that is awake for as long as it is waited for.
+/// With `--ignore-eof` the server lives until its grace is over.
 #[test]
-fn a_ping_that_comes_while_it_goes_to_sleep_is_answered_at_once_and_does_not_wake_it() {
+fn a_ping_that_comes_while_the_child_goes_to_sleep_is_answered_at_once_and_does_not_wake_it() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &SLOW_TO_LEAVE, &["--ignore-eof"]);
     let at = goes_to_sleep(&stage);
     assert_eq!(caller.result("ping", json!({})), json!({}));
     assert_eq!(caller.result("logging/setLevel", json!({ "level": "error" })), json!({}));
-    assert!(!stage.trees().is_empty(), "it has gone too soon to see anything");
+    assert!(!stage.trees().is_empty(), "the server ended too soon, so this test proves nothing");
     stage.wait_until_asleep();
     assert_eq!(stage.lives().len(), at + 1, "{}", stage.journal());
     assert_eq!(caller.who()["level"], "error");
@@ -219,9 +219,10 @@ fn a_ping_that_comes_while_it_goes_to_sleep_is_answered_at_once_and_does_not_wak
     stage.scene.expect_empty();
 }
 
-/// A host that is slow to say that it has understood: whoever comes next is told so once, and not by the host as well.
+/// The host sends `notifications/initialized` late. The next child gets it once: from the front's replay, and not from
+/// the host as well.
 #[test]
-fn a_word_that_comes_while_it_goes_to_sleep_is_told_to_the_next_one_once() {
+fn a_notification_that_comes_while_the_child_goes_to_sleep_reaches_the_next_child_once() {
     let stage = Stage::new();
     let mut caller = stage.start(&SLOW_TO_LEAVE, &["--ignore-eof"]);
     caller.result("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
@@ -234,32 +235,32 @@ fn a_word_that_comes_while_it_goes_to_sleep_is_told_to_the_next_one_once() {
     stage.scene.expect_empty();
 }
 
-/// Calls at just the moment when it goes to sleep, over and over: none is ever lost or cut off.
+/// Makes calls around the moment when the child goes to sleep, many times. No call is lost or cut off.
 #[test]
-fn no_call_is_cut_off_by_sleep_at_whatever_moment_it_comes() {
+fn no_call_is_cut_off_by_sleep_at_any_moment() {
     in_parallel((0..4).collect(), |seed: u64| {
         let stage = Stage::new();
         let mut caller = begun(&stage, &["--hibernate", "10ms"], &[]);
         let mut luck = seed;
         for round in 0..60 {
             luck = luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // From before it is asked to go until after it has gone.
+            // From before the child is asked to end until after it has ended.
             std::thread::sleep(Duration::from_micros(8_000 + (luck >> 33) % 8_000));
             assert_eq!(caller.result("echo", json!({ "round": round })), json!({ "round": round }));
         }
-        assert!(stage.lives().len() > 10, "it slept {} times", stage.lives().len() - 1);
+        assert!(stage.lives().len() > 10, "the child slept {} times", stage.lives().len() - 1);
         assert_eq!(caller.unasked(), Vec::<Value>::new());
         caller.end(&stage);
     });
 }
 
-/// In the newer era a stream is open for as long as its client wants to know; it must cost no process, and the client must not
-/// notice. One SDK's server answers all its streams when it leaves.
+/// In the newer era a client keeps a stream open for as long as it wants notifications. An open stream must not keep a
+/// process alive, and the client must not notice that. One SDK's server ends all its streams when it exits.
 #[test]
-fn a_stream_keeps_nobody_awake_and_is_opened_again_unseen() {
+fn a_stream_does_not_keep_the_child_awake_and_is_reopened_unseen_by_the_client() {
     let stage = Stage::new();
     let mut caller = stage.start(&["--hibernate", "200ms"], &["--modern", "--end-streams"]);
-    // A stream that is not acknowledged yet keeps nobody awake either.
+    // A stream that is not acknowledged yet does not keep the child awake, so a call in flight does.
     let awake = caller.ask("hang", modern(json!({})));
     let streams: Vec<_> = ["toolsListChanged", "promptsListChanged"]
         .iter()
@@ -273,7 +274,7 @@ fn a_stream_keeps_nobody_awake_and_is_opened_again_unseen() {
     for _ in 1..=2 {
         stage.wait_until_asleep();
         let lives = stage.lives().len();
-        assert_eq!(caller.unasked(), Vec::<Value>::new(), "its streams are still open");
+        assert_eq!(caller.unasked(), Vec::<Value>::new(), "the streams must stay open");
         let told = caller.result("who", modern(json!({})));
         assert_eq!(told["listens"], json!(streams));
         assert_eq!(stage.lives().len(), lives + 1);
@@ -283,7 +284,7 @@ fn a_stream_keeps_nobody_awake_and_is_opened_again_unseen() {
     caller.result("notify", modern(json!({ "method": "notifications/tools/list_changed", "params": params })));
     assert_eq!(caller.notified("notifications/tools/list_changed")["params"], params);
     assert_eq!(caller.unasked(), Vec::<Value>::new());
-    // A third one in a later life is acknowledged as the first two were.
+    // A third stream, in a later life, is acknowledged as the first two were.
     caller.ask("hang", modern(json!({})));
     let third = caller.ask("subscriptions/listen", modern(json!({ "notifications": {} })));
     let acknowledged = caller.notified("notifications/subscriptions/acknowledged");
@@ -293,9 +294,9 @@ fn a_stream_keeps_nobody_awake_and_is_opened_again_unseen() {
     stage.scene.expect_empty();
 }
 
-/// Between the two halves of such a call nothing is in flight, and yet the server may keep what it needs for the second.
+/// Between the two halves of such a call no request is in flight, but the server may keep state for the second half.
 #[test]
-fn a_question_that_the_client_has_not_answered_keeps_it_awake() {
+fn a_question_that_the_client_has_not_answered_keeps_the_child_awake() {
     let stage = Stage::new();
     let mut caller = stage.start(&["--hibernate", "100ms"], &["--modern"]);
     let first = caller.result("tools/call", modern(json!({ "name": "quiz" })));
@@ -313,16 +314,19 @@ fn a_question_that_the_client_has_not_answered_keeps_it_awake() {
     caller.end(&stage);
 }
 
-/// The older era's way to ask back. The answer would find nobody.
+/// In the older era the child sends a request of its own. If it slept, the host's answer would find no child.
 #[test]
-fn a_question_of_the_childs_that_the_host_has_not_answered_keeps_it_awake() {
+fn a_request_of_the_child_that_the_host_has_not_answered_keeps_the_child_awake() {
     let stage = Stage::new();
-    // Not so soon that it is asleep before it is told that it may ask.
+    // Long enough that the child gets `notifications/initialized` before it falls asleep.
     let mut caller = begun(&stage, &["--hibernate", "700ms"], &["--ask-when-ready"]);
-    // Which wakes it, if it is asleep all the same; it asks before it answers.
+    // This call wakes the child if it is asleep. The child sends its request before it answers.
     caller.who();
     caller.notified("roots/list");
-    assert!(!comes_true(2 * A_WHILE, &mut || stage.trees().is_empty()), "asleep while it waits for an answer");
+    assert!(
+        !comes_true(2 * A_WHILE, &mut || stage.trees().is_empty()),
+        "the child was put to sleep while it waits for an answer"
+    );
     caller.send(&json!({ "jsonrpc": "2.0", "id": 0, "result": { "roots": [] } }));
     stage.wait_until_asleep();
     assert!(stage.lives().last().is_some_and(|life| life.methods().contains(&"answer 0".to_owned())));

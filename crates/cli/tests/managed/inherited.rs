@@ -1,5 +1,6 @@
-//! What a supervised child gets from its host is the same in every generation, and nothing of nostray's own is among it; and what
-//! the front keeps for the next generation does not grow. Where there is no room for something, that is said, and nothing stays.
+//! A supervised child inherits the same from its host in every generation, and nothing of nostray's own. What the front
+//! keeps for the next generation does not grow. When files, processes or disk space run out, nostray says so, and no
+//! process stays.
 
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
@@ -14,7 +15,8 @@ use testkit::{in_parallel, nostray};
 
 const GENERATIONS: usize = 4;
 
-/// What `badchild status` sees of itself when a shell starts it after some preparations: without nostray, and in each generation.
+/// The output of `badchild status` when a shell starts it after this preparation: without nostray, and in each
+/// generation.
 fn look(preparation: &str) -> (BTreeSet<String>, Vec<BTreeSet<String>>) {
     let stage = Stage::new();
     let status = |name: &str| -> BTreeSet<String> {
@@ -23,7 +25,7 @@ fn look(preparation: &str) -> (BTreeSet<String>, Vec<BTreeSet<String>>) {
         let is_stream = |line: &&str| ["fd 0 ", "fd 1 ", "fd 2 "].iter().any(|fd| line.starts_with(fd));
         let of_the_test =
             |line: &&str| ["env N=", "env _=", "env XDG_CACHE_HOME="].iter().any(|own| line.starts_with(own));
-        // The one limit that is lowered has the name of the pen in it.
+        // nostray lowers this one limit: it encodes the name of the pen.
         let lowered = |line: &&str| line.starts_with("Max realtime timeout");
         lines
             .lines()
@@ -31,7 +33,7 @@ fn look(preparation: &str) -> (BTreeSet<String>, Vec<BTreeSet<String>>) {
             .map(str::to_owned)
             .collect()
     };
-    // A life is a number in a file; the status is written before the server takes over.
+    // A file counts the lives. The shell writes the status, and then executes the server.
     let script = r#"N=$(cat "$0/count" 2>/dev/null || echo 0); N=$((N + 1)); echo $N > "$0/count"; "$1" status > "$0/status.$N"
                     shift; [ "$1" = - ] || exec "$@""#;
     let folder = stage.folder.path().display().to_string();
@@ -62,7 +64,7 @@ fn look(preparation: &str) -> (BTreeSet<String>, Vec<BTreeSet<String>>) {
     stage.scene.expect_empty();
     let generations = (0..GENERATIONS).map(|at| {
         let mut seen = status(&format!("status.{}", at + 2));
-        // The one variable that is added names the session, the generation, and its child.
+        // nostray adds this one variable: it names the session, the generation and the child.
         let mark = seen.iter().find(|line| line.starts_with("env NOSTRAY_PEN=")).cloned().expect("a mark");
         let expected = format!(".{}@{}", at + 1, pids[at]);
         assert!(mark.ends_with(&expected) && mark.len() == "env NOSTRAY_PEN=".len() + 8 + expected.len(), "{mark}");
@@ -97,9 +99,10 @@ fn environment_directory_limits_files_and_signals_are_the_hosts_in_every_generat
     in_parallel(preparations, assert_same);
 }
 
-/// A write end of the front's own stdin that leaked into it must reach no child, in no generation, or its end would never come.
+/// The host leaks the write end of the front's stdin into the front. No child of any generation may inherit it, or the
+/// end of input would never come.
 #[test]
-fn a_leaked_write_end_reaches_nobody() {
+fn a_leaked_write_end_reaches_no_child() {
     for stdin in ["pipe", "socket"] {
         let stage = Stage::new();
         let (nostray, badchild) = (nostray().display().to_string(), badchild().display().to_string());
@@ -109,7 +112,7 @@ fn a_leaked_write_end_reaches_nobody() {
         let mut host = badchild::Host::start(&stage.scene, &["--stdin", stdin, "--leak"], &words);
         host.line();
         host.say(r#"{"jsonrpc":"2.0","id":1,"method":"die"}"#);
-        wait_until("another one", || stage.lives().len() == 2);
+        wait_until("the next child has started", || stage.lives().len() == 2);
         host.order("close");
         wait_until("only the host is left", || stage.scene.processes().len() == 1);
         host.order("exit");
@@ -117,8 +120,8 @@ fn a_leaked_write_end_reaches_nobody() {
     }
 }
 
-/// What others wait for the end of is held by the child and by nobody of ours inside; and the host's own streams by the managed
-/// front alone, so that its end is seen at once.
+/// Only the managed front holds the host's streams, so the host sees the front's end at once. The processes of the pen
+/// hold none of them.
 #[test]
 fn the_hosts_output_ends_with_its_front_and_not_with_its_tree() {
     let stage = Stage::new();
@@ -129,19 +132,19 @@ fn the_hosts_output_ends_with_its_front_and_not_with_its_tree() {
     caller.process.wait().expect("reap");
     let began = std::time::Instant::now();
     assert_eq!(caller.line_within(Duration::from_secs(20)), None);
-    assert!(began.elapsed() < Duration::from_secs(5), "its output ended after {:?}", began.elapsed());
-    assert!(!stage.trees().is_empty(), "the tree is given its graces");
+    assert!(began.elapsed() < Duration::from_secs(5), "the host saw the end of output after {:?}", began.elapsed());
+    assert!(!stage.trees().is_empty(), "the tree must get its graces");
     stage.scene.expect_empty();
 }
 
-/// The kibibytes of memory that are a process's own: what it shares with those whom it has forked depends on how many they are.
+/// The private memory of a process, in KiB. Memory that it shares with forked processes would vary with their number.
 fn own_memory(pid: badchild::Pid) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("is there");
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a line");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// Descriptors and memory after two hundred children are what they were after a few.
+/// After two hundred children the front has as many file descriptors and as much memory as after a few.
 #[test]
 fn two_hundred_children_leave_nothing_with_the_front() {
     let stage = Stage::new();
@@ -159,24 +162,24 @@ fn two_hundred_children_leave_nothing_with_the_front() {
     kill(&mut caller, 20);
     let (files_before, memory) = ((0..50).map(|_| files()).min().expect("some"), own_memory(front));
     kill(&mut caller, 200);
-    // What is on its way between two children, or about to be heard of a new one, is not what stays: one a child would be 200.
+    // File descriptors of a child that starts or ends come and go. A leak of one per child would be 200.
     wait_until(&format!("about the {files_before} files of before"), || files() < files_before + 20);
     let memory_after = own_memory(front);
-    // Buffers of the allocator come and go; a page a child would be 800 KiB.
+    // Buffers of the allocator come and go. A leak of one page per child would be 800 KiB.
     assert!(memory_after < memory + 400, "{memory} KiB, and after 200 more children {memory_after}");
     assert_eq!(stage.lives().len(), 221);
     let place = std::fs::read_dir(stage.scene.runtime().join("nostray")).expect("read").flatten();
     let left: Vec<_> = place.map(|entry| entry.file_name()).collect();
-    assert!(left.len() <= 7, "two records, two locks, the journal and what was printed: {left:?}");
+    assert!(left.len() <= 7, "two records, two locks, the journal and the kept output: {left:?}");
     caller.close();
     caller.code();
     stage.scene.expect_empty();
 }
 
-/// However few files may be open: it works, or whoever calls is told what is wrong. Never a second child beside the first one, and
-/// never somebody who stays.
+/// With any limit of open files, either the session works, or the host is told what is wrong. There is never a second
+/// child beside the first one, and no process stays.
 #[test]
-fn with_few_files_it_works_or_says_why() {
+fn with_few_files_the_session_works_or_the_front_says_why() {
     in_parallel((5..26).collect(), |files: u32| {
         let stage = Stage::new();
         let (nostray, badchild, record) =
@@ -198,7 +201,7 @@ fn with_few_files_it_works_or_says_why() {
             }
             answer["id"] == 1 || ended.is_some()
         });
-        // What it said last may be read after its end was seen.
+        // The front's last line may arrive after the test has seen its end.
         while ended.is_some() && answer["id"] != 1 {
             let Some(line) = caller.line_within(badchild::PATIENCE) else { break };
             answer = serde_json::from_slice(&line).unwrap_or_default();
@@ -220,13 +223,13 @@ fn with_few_files_it_works_or_says_why() {
     });
 }
 
-/// The same for processes: whichever of ours cannot be started.
+/// The same for a limit of processes, whichever nostray process cannot be started.
 #[test]
-fn with_few_processes_it_works_or_says_why() {
+fn with_few_processes_the_session_works_or_the_front_says_why() {
     if !User::all().contains(&User::Nobody) {
         return; // needs a user with nothing else running
     }
-    // A user whom nobody else here is, since the limit counts all that a user has running.
+    // A user id that no other process has: the limit counts all processes of a user.
     let alone = 100_000 + std::process::id();
     for processes in 1..=6 {
         let (scene, folder) = (Scene::new(User::Current), Folder::new("few"));
@@ -250,7 +253,7 @@ fn with_few_processes_it_works_or_says_why() {
     }
 }
 
-/// Whatever is wrong with the place for records: the child runs, contained, and comes back.
+/// When the directory for records is unusable, the child runs, contained, and is restarted.
 #[test]
 fn without_a_place_for_records_the_session_goes_on_all_the_same() {
     let folder = Folder::new("no-place");
@@ -270,7 +273,7 @@ fn without_a_place_for_records_the_session_goes_on_all_the_same() {
         caller.who();
         assert_eq!(stage.lives().len(), 2);
         if runtime.is_some() {
-            wait_until("it is said", || caller.errors().contains("contained, but not on record"));
+            wait_until("the front has warned", || caller.errors().contains("contained, but not on record"));
         }
         caller.end(&stage);
     }
@@ -296,12 +299,12 @@ fn a_full_disk_costs_the_records_and_not_the_session() {
         caller.error("die", json!({}));
         caller.who();
     }
-    wait_until("it is said", || caller.errors().contains("not on record"));
+    wait_until("the front has warned", || caller.errors().contains("not on record"));
     caller.end(&stage);
     assert_eq!(stage.lives().len(), 4);
 }
 
-/// A process that may not be signalled is named, not waited for, and has no successor beside it.
+/// The front names a process that it may not signal, does not wait for it, and starts no child beside it.
 #[test]
 fn a_process_of_another_user_is_named_and_nothing_is_started_beside_it() {
     use std::os::unix::fs::PermissionsExt;
@@ -320,8 +323,8 @@ fn a_process_of_another_user_is_named_and_nothing_is_started_beside_it() {
         let command = ["sh", "-c", script, &setuid, &badchild, "server", "--record", &record];
         let mut caller = stage.start_command(&options, &command);
         caller.initialize();
-        wait_until("it is root", || {
-            // For good, and not only by its file.
+        wait_until("the process is root", || {
+            // Its real, effective and saved user id.
             let status =
                 |f: &Found| std::fs::read_to_string(format!("/proc/{}/status", f.stat.pid)).unwrap_or_default();
             let found = stage.scene.those_with("become-root");
@@ -339,9 +342,9 @@ fn a_process_of_another_user_is_named_and_nothing_is_started_beside_it() {
         caller.code();
         assert!(caller.errors().contains("may not be signalled"), "{}", caller.errors());
         assert_eq!(caller.errors().matches("may not be signalled").count(), 1, "{}", caller.errors());
-        assert_eq!(stage.lives().len(), 1, "another one beside it");
+        assert_eq!(stage.lives().len(), 1, "a second child was started beside it");
         let left = stage.scene.processes();
-        assert_eq!(left.len(), 1, "only the one that may not be signalled is left: {left:#?}");
+        assert_eq!(left.len(), 1, "only the process that may not be signalled is left: {left:#?}");
         left.iter().for_each(|found: &Found| found.send(nostray_sys::Signal::KILL));
         stage.scene.expect_empty();
     }

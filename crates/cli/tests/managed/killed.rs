@@ -1,5 +1,6 @@
-//! nostray's own four processes around a supervised child are killed, one, two, three or all of them. As long as the managed front
-//! lives, the session goes on with another child, which starts when nothing is left of the old one; without it, nothing stays.
+//! Tests kill one, two, three or all of the four nostray processes around a supervised child. While the managed front
+//! lives, the session goes on with the next child, which starts when the old tree is empty. Without the managed front,
+//! no process stays.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ const FRONT: &str = "nostray-front";
 const SPARE: &str = "nostray-spare";
 const GUARD: &str = "nostray-guard";
 
-/// Random numbers that come again with the same seed.
+/// Random numbers; the same seed gives the same numbers.
 struct Random(u64);
 
 impl Random {
@@ -42,7 +43,8 @@ fn own(scene: &Scene, name: &str) -> Option<Found> {
     scene.processes().into_iter().find(|found| found.stat.name == name)
 }
 
-/// A server that holds a lock for as long as anybody of its tree lives, and says so if somebody else had it.
+/// A session whose server holds a lock for as long as a process of its tree lives, and reports if another tree holds
+/// it.
 fn start(stage: &Stage, options: &[&str], stubborn: bool) -> Caller {
     let mut caller = start_silent(stage, options, stubborn);
     caller.initialize();
@@ -65,7 +67,7 @@ fn start_silent(stage: &Stage, options: &[&str], stubborn: bool) -> Caller {
     stage.start_command(&options, &command)
 }
 
-/// The generations that somebody of the tree is of, at this moment.
+/// The generations that have a live process at this moment.
 fn generations(stage: &Stage) -> Vec<String> {
     let mark = |found: Found| environment_of(found.stat.pid, "NOSTRAY_PEN");
     let of = |mark: Vec<u8>| String::from_utf8_lossy(&mark).split('@').next().unwrap_or_default().to_owned();
@@ -84,7 +86,7 @@ struct Cell {
     isolated: bool,
 }
 
-/// Every set of those who keep the child, with the managed front alive.
+/// Every set of keepers as victims; the managed front lives.
 fn cells() -> Vec<Cell> {
     let keepers = [FRONT, SPARE, GUARD];
     let mut cells = Vec::new();
@@ -108,7 +110,7 @@ fn cells() -> Vec<Cell> {
 }
 
 #[test]
-fn whoever_keeps_the_child_is_killed_and_the_session_goes_on_with_one_more() {
+fn any_keepers_are_killed_and_the_session_goes_on_with_exactly_one_more_child() {
     let bystanders = Bystanders::start(User::Current);
     let numbered: Vec<_> = cells().into_iter().enumerate().collect();
     in_parallel(numbered, |(seed, cell)| {
@@ -121,8 +123,8 @@ fn whoever_keeps_the_child_is_killed_and_the_session_goes_on_with_one_more() {
     bystanders.expect_untouched();
 }
 
-/// Its front does not know the guard by then, and ends it like any process of the tree; seen from a pid namespace, nobody has sent
-/// that signal.
+/// The pen's front does not know the guard yet, and ends it like any process of the tree. In a pid namespace, the guard
+/// cannot see which process sent that signal.
 #[test]
 fn a_spare_that_is_killed_in_the_first_moment_is_no_reason_to_stop() {
     in_parallel((0..30).collect(), |round| {
@@ -131,12 +133,12 @@ fn a_spare_that_is_killed_in_the_first_moment_is_no_reason_to_stop() {
         let mut caller = start_silent(&stage, isolation, false);
         wait_until("there is a guard", || own(&stage.scene, GUARD).is_some());
         let guard = own(&stage.scene, GUARD).expect("is there");
-        // A guard that is slow sees both at once: that its spare is gone, and what its front has sent.
+        // Stop the guard, so that it later sees both at once: the end of its spare, and the signal of the front.
         let spare = own(&stage.scene, SPARE).expect("is there");
         spare.send(Signal::STOP);
         guard.send(Signal::STOP);
         spare.send(Signal::KILL);
-        // What comes then is for the next one.
+        // The handshake below is for the next child.
         let next = || own(&stage.scene, GUARD).is_some_and(|next| next.stat.pid != guard.stat.pid);
         wait_until("there is another guard", || !guard.is_alive() && next());
         caller.initialize();
@@ -161,15 +163,15 @@ fn goes_on(seed: u64, cell: &Cell) {
     random.shuffle(&mut victims);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // However this comes to its end: a scope waits for its threads also when it panics.
-        let whoever_looks = Over(&done);
+        // Ends the watching thread also after a panic, because the scope waits for its threads.
+        let end_of_watch = Over(&done);
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 let seen = generations(&stage);
                 if seen.len() > 1 {
                     std::fs::write(stage.file("seen"), format!("{seen:?}")).expect("write");
                 }
-                // A look as often as the machine can would take the processor from those who are looked at.
+                // Without this pause, the watching thread takes the CPU from the processes that it watches.
                 std::thread::sleep(Duration::from_millis(3));
             }
         });
@@ -180,25 +182,25 @@ fn goes_on(seed: u64, cell: &Cell) {
             }
             victim.send(Signal::KILL);
         }
-        // Whatever it comes to: the old tree goes, and a new one answers.
+        // In every case the old tree ends, and the next child answers.
         let answer = caller.answer(hanging);
         assert_eq!(answer["error"]["code"], -32000, "{answer}");
-        // While the old tree goes down, calls wait for the new one.
+        // While the old tree ends, calls wait for the next child.
         let pid = caller.pid();
-        assert!(old.iter().all(|found| !found.is_alive()), "the old ones are there: {old:?}");
+        assert!(old.iter().all(|found| !found.is_alive()), "processes of the old tree live: {old:?}");
         assert!(cell.isolated || stage.trees().iter().any(|found| i64::from(found.stat.pid.as_raw_pid()) == pid));
         caller.who();
-        drop(whoever_looks);
+        drop(end_of_watch);
     });
     assert!(front.is_alive());
-    assert_eq!(stage.lives().len(), 2, "not exactly one more");
+    assert_eq!(stage.lives().len(), 2, "not exactly one more child was started");
     for evidence in ["overlap", "seen"] {
         let text = std::fs::read_to_string(stage.file(evidence)).unwrap_or_default();
         assert_eq!(text, "", "two generations at once");
     }
     assert_eq!(caller.unasked(), Vec::<serde_json::Value>::new());
-    // It is one session, and what was killed has left nothing on record.
-    wait_until("it is on record", || stage.states() == ["ready"]);
+    // There is one session, and the killed keepers have left no record.
+    wait_until("the next child is on record", || stage.states() == ["ready"]);
     let records = || {
         let entries = std::fs::read_dir(stage.scene.runtime().join("nostray")).expect("read").flatten();
         entries.filter(|entry| entry.path().extension().is_some_and(|kind| kind == "json")).count()
@@ -216,9 +218,9 @@ fn goes_on(seed: u64, cell: &Cell) {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// From the first microsecond on, with the managed front among those who are killed or not; but never all four.
+/// Kills one to three of the four nostray processes, at any moment from the start on.
 #[test]
-fn whoever_of_us_is_killed_whenever_nobody_is_left() {
+fn no_process_is_left_when_up_to_three_nostray_processes_are_killed_at_any_moment() {
     let bystanders = Bystanders::start(User::Current);
     in_parallel((0..60).collect(), |seed: u64| {
         let mut random = Random::new(seed);
@@ -245,13 +247,18 @@ fn whoever_of_us_is_killed_whenever_nobody_is_left() {
         }
         drop(process.stdin.take());
         let ended = comes_true(PATIENCE, &mut || scene.processes().is_empty());
-        assert!(ended, "seed {seed}, {manner} {kind}, {:?}: left are {:#?}", &names[..count], scene.processes());
+        assert!(
+            ended,
+            "seed {seed}, {manner} {kind}, {:?}: these processes are left: {:#?}",
+            &names[..count],
+            scene.processes()
+        );
         process.wait().expect("reap");
     });
     bystanders.expect_untouched();
 }
 
-/// Lets so much time pass, more exactly than a sleep would.
+/// Waits for this time, more exactly than a sleep.
 fn pass(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {
@@ -260,35 +267,35 @@ fn pass(time: Duration) {
 }
 
 #[test]
-fn a_killed_front_takes_its_tree_along_politely() {
+fn the_tree_of_a_killed_front_ends_by_the_end_of_its_input() {
     for user in User::all() {
         let stage = Stage::for_user(user);
         let mut caller = stage.start(&["--respawn"], &[]);
         caller.initialize();
         own(&stage.scene, MANAGED).expect("is there").send(Signal::KILL);
         stage.scene.expect_empty();
-        assert!(stage.lives()[0].saw_the_end, "it was asked by the end of its input");
+        assert!(stage.lives()[0].saw_the_end, "the child must see the end of its input");
         let journal = stage.journal();
         assert!(!journal.contains("did not end when asked"), "{journal}");
-        // What is left on record is swept.
+        // A sweep drops the record that is left.
         let swept = stage.nostray(&["sweep"]);
         assert!(swept.status.success(), "{swept:?}");
         assert_eq!(stage.states(), Vec::<String>::new());
     }
 }
 
-/// All four: nobody of ours is left. The next nostray that runs ends the tree.
+/// All four nostray processes are killed. The next nostray command ends the tree.
 #[test]
-fn when_all_of_us_are_killed_the_next_command_sweeps() {
+fn when_all_nostray_processes_are_killed_the_next_command_sweeps() {
     for user in User::all() {
         for next in ["sweep", "run", "managed run"] {
             let stage = Stage::for_user(user);
             let mut caller = start(&stage, &["--no-sweep"], true);
             caller.result("fork", json!({ "kind": "daemon" }));
             let four = [MANAGED, FRONT, SPARE, GUARD].map(|name| own(&stage.scene, name).expect("is there"));
-            four.iter().for_each(|found| found.send(Signal::STOP)); // so that none of them acts on the death of another
-            four.iter().for_each(|found| found.send(Signal::KILL)); // the outermost first: the end of the others continues it
-            wait_until("they are gone", || four.iter().all(|found| !found.is_alive()));
+            four.iter().for_each(|found| found.send(Signal::STOP)); // so that none acts on the death of another
+            four.iter().for_each(|found| found.send(Signal::KILL)); // outermost first: the end of the others continues it
+            wait_until("all four are gone", || four.iter().all(|found| !found.is_alive()));
             let left = stage.trees();
             assert_eq!(left.len(), 2, "{left:?}");
             match next {
@@ -296,14 +303,14 @@ fn when_all_of_us_are_killed_the_next_command_sweeps() {
                 "run" => {
                     let mut command = run_command(&stage.scene, &[], &["pause"]);
                     let mut process = command.spawn().expect("start");
-                    wait_until("it has swept", || left.iter().all(|found| !found.is_alive()));
+                    wait_until("the tree is swept", || left.iter().all(|found| !found.is_alive()));
                     process.kill().expect("kill");
                     process.wait().expect("reap");
                 }
                 _ => {
-                    // It looks a moment after its start.
+                    // A managed front sweeps a moment after its start.
                     let mut other = stage.start_command(&["--respawn"], &["cat"]);
-                    wait_until("it has swept", || left.iter().all(|found| !found.is_alive()));
+                    wait_until("the tree is swept", || left.iter().all(|found| !found.is_alive()));
                     other.close();
                     other.code();
                 }
@@ -314,10 +321,11 @@ fn when_all_of_us_are_killed_the_next_command_sweeps() {
     }
 }
 
-/// Children from before are nobody's business, also when those who keep the child are killed beside them.
+/// The process had a child of its own before it became nostray. The front leaves that child alone, also when keepers
+/// are killed.
 #[test]
-fn beside_children_from_before_the_next_one_waits_for_the_last_one_all_the_same() {
-    // Who of them has just ended when is a matter of luck, and of many tries.
+fn beside_an_earlier_child_of_the_process_the_next_child_waits_for_the_old_tree() {
+    // The order in which the victims end varies, so try many times.
     let all = [&[FRONT][..], &[FRONT, SPARE], &[FRONT, SPARE, GUARD]];
     in_parallel(all.into_iter().cycle().take(18).collect(), |victims: &[&str]| {
         let (stage, strangers) = (Stage::new(), Scene::new(User::Current));
@@ -341,20 +349,20 @@ fn beside_children_from_before_the_next_one_waits_for_the_last_one_all_the_same(
         let old = stage.trees();
         let found: Vec<_> = victims.iter().map(|name| own(&stage.scene, name).expect("is there")).collect();
         found.iter().for_each(|victim| victim.send(Signal::KILL));
-        wait_until("another one", || stage.lives().len() == 2);
+        wait_until("the next child has started", || stage.lives().len() == 2);
         caller.who();
-        assert!(old.iter().all(|found| !found.is_alive()), "{victims:?}: the old ones are there: {old:?}");
-        assert!(!std::path::Path::new(&overlap).exists(), "{victims:?}: two of them");
+        assert!(old.iter().all(|found| !found.is_alive()), "{victims:?}: processes of the old tree live: {old:?}");
+        assert!(!std::path::Path::new(&overlap).exists(), "{victims:?}: two trees at once");
         caller.close();
         caller.code();
         stage.scene.expect_empty();
-        assert_eq!(strangers.processes().len(), 1, "{victims:?}: a stranger was hit");
+        assert_eq!(strangers.processes().len(), 1, "{victims:?}: the earlier child was ended");
     });
 }
 
-/// Also while there is no child: a child from before that ends is not left unburied.
+/// Also while the supervised child sleeps, the front reaps a child that the process had before it became nostray.
 #[test]
-fn nobody_is_left_unburied_while_the_child_is_asleep() {
+fn an_earlier_child_of_the_process_is_reaped_while_the_supervised_child_is_asleep() {
     let stage = Stage::new();
     let nostray = testkit::nostray().display().to_string();
     let (badchild, record, file) = (badchild().display().to_string(), stage.file("record"), stage.file("go"));
@@ -363,18 +371,18 @@ fn nobody_is_left_unburied_while_the_child_is_asleep() {
     words.extend([badchild.as_str(), "server", "--record", &record]);
     let mut caller = stage.start_plain("sh", &words);
     caller.initialize();
-    wait_until("it sleeps", || stage.states() == ["asleep"]);
+    wait_until("the child is asleep", || stage.states() == ["asleep"]);
     let front = badchild::pid(i32::try_from(caller.process.id()).expect("small"));
     let children = || std::fs::read_to_string(format!("/proc/{front}/task/{front}/children")).expect("is there");
-    wait_until("those who kept it are gone", || children().split_whitespace().count() == 1);
+    wait_until("the keepers are gone", || children().split_whitespace().count() == 1);
     std::fs::write(&file, "").expect("write");
-    wait_until("it is buried", || children().is_empty());
+    wait_until("the earlier child is reaped", || children().is_empty());
     caller.end(&stage);
 }
 
-/// A front that has nothing to do but to wait for its orphans does nothing else.
+/// A front that only waits for its orphans uses next to no CPU time.
 #[test]
-fn waiting_for_orphans_costs_nothing() {
+fn a_front_that_waits_for_orphans_uses_no_cpu_time() {
     let stage = Stage::new();
     let mut caller = start(&stage, &["--term-grace", "5s"], true);
     caller.result("fork", json!({ "kind": "term-ignoring" }));
@@ -382,11 +390,11 @@ fn waiting_for_orphans_costs_nothing() {
     let keepers = [FRONT, SPARE, GUARD].map(|name| own(&stage.scene, name).expect("is there"));
     keepers.iter().for_each(|found| found.send(Signal::STOP));
     keepers.iter().for_each(|found| found.send(Signal::KILL));
-    wait_until("they are gone", || keepers.iter().all(|found| !found.is_alive()));
-    wait_until("it has taken over", || stage.states() == ["stopping"]);
+    wait_until("the keepers are gone", || keepers.iter().all(|found| !found.is_alive()));
+    wait_until("the managed front has taken over", || stage.states() == ["stopping"]);
     let cpu = || nostray_sys::process::cpu_time(front.stat.pid).expect("is there");
     let (before, began) = (cpu(), Instant::now());
-    // The grace of those who are left: time is what this is about.
+    // The orphans' grace runs during this time, in which the test measures the CPU time.
     std::thread::sleep(Duration::from_millis(800));
     let (used, time) = (cpu() - before, began.elapsed().as_nanos());
     assert!(u128::from(used) * 20 < time, "used {used} ns of {time}");
@@ -397,14 +405,14 @@ fn waiting_for_orphans_costs_nothing() {
     stage.scene.expect_empty();
 }
 
-/// Fork storms whose every keeper was killed, which only the managed front can end.
+/// All keepers of a fork storm are killed. Only the managed front can end it.
 #[test]
-fn a_fork_storm_ends_that_nobody_keeps_any_more() {
+fn a_fork_storm_without_keepers_ends() {
     for user in User::all() {
         let stage = Stage::for_user(user);
         let options = ["--backoff", "1h..1h", "--eof-grace", "50ms", "--term-grace", "50ms"];
         let mut caller = stage.start_command(&options, &[&badchild().display().to_string(), "storm", "10"]);
-        wait_until("it storms", || stage.printed().contains("ready"));
+        wait_until("the storm has begun", || stage.printed().contains("ready"));
         let own = stage.own();
         for name in [GUARD, SPARE, FRONT] {
             own.iter().filter(|found| found.stat.name == name).for_each(|it| it.send(Signal::KILL));

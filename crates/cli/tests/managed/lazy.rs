@@ -1,4 +1,4 @@
-//! What a server says of itself is remembered, so that a host can be told without starting it.
+//! `--lazy`: the front caches what a server says about itself, and answers a host without starting the server.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::in_parallel;
 use testkit::stage::{Caller, Stage, modern};
 
-/// All that a host asks for before it calls.
+/// All that a host asks for before its first call.
 fn look_around(caller: &mut Caller) -> Vec<Value> {
     let mut seen = vec![caller.initialize()];
     for list in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
@@ -29,7 +29,7 @@ fn cache_file(stage: &Stage) -> PathBuf {
     file
 }
 
-/// A first run that fills the cache. The server's life in it is the first.
+/// Fills the cache by a first run, which is the server's first life.
 fn filled(stage: &Stage, server: &[&str]) -> Vec<Value> {
     let mut caller = stage.start(&["--lazy"], server);
     let seen = look_around(&mut caller);
@@ -44,7 +44,10 @@ fn the_first_run_asks_the_server_and_the_next_ones_do_not() {
         let stage = Stage::for_user(user);
         stage.facts(&facts("one"));
         let mut caller = stage.start(&["--lazy"], &["--api-key", "hunter2"]);
-        assert!(!comes_true(Duration::from_millis(300), &mut || !stage.lives().is_empty()), "nobody needs it yet");
+        assert!(
+            !comes_true(Duration::from_millis(300), &mut || !stage.lives().is_empty()),
+            "no call needs the server yet"
+        );
         let first = look_around(&mut caller);
         assert_eq!(stage.lives().len(), 1);
         caller.end(&stage);
@@ -59,17 +62,17 @@ fn the_first_run_asks_the_server_and_the_next_ones_do_not() {
             let mut caller = stage.start(&["--lazy"], &["--api-key", "hunter2"]);
             assert_eq!(look_around(&mut caller), first);
             assert_eq!(caller.result("ping", json!({})), json!({}));
-            assert_eq!(look_around(&mut caller)[1..], first[1..], "and again");
-            assert_eq!(stage.scene.processes().len(), 1, "nobody but the front");
+            assert_eq!(look_around(&mut caller)[1..], first[1..], "a second time");
+            assert_eq!(stage.scene.processes().len(), 1, "only the front must run");
             caller.end(&stage);
         }
-        assert_eq!(stage.lives().len(), 1, "it was never started");
+        assert_eq!(stage.lives().len(), 1, "the server must not be started again");
         assert_eq!(std::fs::read_to_string(&file).expect("read"), text);
     }
 }
 
 #[test]
-fn the_first_call_starts_it_and_it_is_told_what_the_host_has_said() {
+fn the_first_call_starts_the_server_which_gets_the_hosts_handshake() {
     let stage = Stage::new();
     stage.facts(&facts("one"));
     filled(&stage, &[]);
@@ -79,15 +82,15 @@ fn the_first_call_starts_it_and_it_is_told_what_the_host_has_said() {
     let told = caller.who();
     assert_eq!(told["heard"], json!(["initialize", "notifications/initialized", "who"]));
     assert_eq!(stage.lives().len(), 2);
-    // Its lists are looked at, they are as they were, and nothing is said.
-    wait_until("all four were looked at", || stage.lives()[1].heard.len() == 7);
+    // The front asks for the server's lists. They have not changed, so the host gets no notification.
+    wait_until("the front has asked for all four lists", || stage.lives()[1].heard.len() == 7);
     caller.who();
     assert_eq!(caller.unasked(), Vec::<Value>::new());
     caller.end(&stage);
 }
 
 #[test]
-fn what_has_changed_is_told_at_the_next_start_and_remembered() {
+fn a_changed_list_is_announced_at_the_next_start_and_cached() {
     let stage = Stage::new();
     stage.facts(&facts("one"));
     filled(&stage, &[]);
@@ -97,16 +100,16 @@ fn what_has_changed_is_told_at_the_next_start_and_remembered() {
     caller.who();
     caller.notified("notifications/tools/list_changed");
     caller.who();
-    assert_eq!(caller.unasked(), Vec::<Value>::new(), "only what has changed");
+    assert_eq!(caller.unasked(), Vec::<Value>::new(), "only changed lists must be announced");
     assert_eq!(caller.result("tools/list", json!({}))["tools"], json!([{ "name": "two" }]));
     caller.end(&stage);
 
     let mut caller = stage.start(&["--lazy"], &[]);
     assert_eq!(look_around(&mut caller)[1]["tools"], json!([{ "name": "two" }]));
-    assert_eq!(stage.lives().len(), 2, "the cache was renewed");
+    assert_eq!(stage.lives().len(), 2, "the cache was not renewed");
     caller.end(&stage);
 
-    // Also when the host is told, but does not ask again.
+    // Also when the host gets the notification and does not ask again.
     stage.facts(&facts("three"));
     let mut caller = stage.start(&["--lazy"], &[]);
     look_around(&mut caller);
@@ -115,12 +118,12 @@ fn what_has_changed_is_told_at_the_next_start_and_remembered() {
     caller.end(&stage);
     let mut caller = stage.start(&["--lazy"], &[]);
     assert_eq!(look_around(&mut caller)[1]["tools"], json!([{ "name": "three" }]));
-    assert_eq!(stage.lives().len(), 3, "the cache was renewed");
+    assert_eq!(stage.lives().len(), 3, "the cache was not renewed");
     caller.end(&stage);
 }
 
 #[test]
-fn what_is_not_known_starts_it() {
+fn a_question_that_is_not_cached_starts_the_server() {
     let stage = Stage::new();
     stage.facts(&facts("one"));
     let mut caller = stage.start(&["--lazy"], &[]);
@@ -133,14 +136,14 @@ fn what_is_not_known_starts_it() {
     assert_eq!(caller.initialize_as("2024-11-05")["protocolVersion"], "2024-11-05");
     assert_eq!(stage.lives().len(), 2);
     caller.end(&stage);
-    // It is known from then on, beside the first.
+    // From then on both versions are cached.
     for version in ["2024-11-05", "2025-06-18"] {
         let mut caller = stage.start(&["--lazy"], &[]);
         assert_eq!(caller.initialize_as(version)["protocolVersion"], version);
         caller.end(&stage);
     }
     assert_eq!(stage.lives().len(), 2);
-    // A list that nobody has asked for before.
+    // A list that no host has asked for before.
     let mut caller = stage.start(&["--lazy"], &[]);
     caller.initialize();
     assert_eq!(stage.lives().len(), 2);
@@ -155,7 +158,7 @@ fn what_is_not_known_starts_it() {
 }
 
 #[test]
-fn a_cache_that_is_damaged_or_not_ours_is_not_believed() {
+fn a_cache_that_is_damaged_or_of_another_user_is_not_used() {
     let stage = Stage::new();
     stage.facts(&facts("one"));
     filled(&stage, &[]);
@@ -173,23 +176,23 @@ fn a_cache_that_is_damaged_or_not_ours_is_not_believed() {
         std::fs::write(&file, bytes).expect("write");
         let mut caller = stage.start(&["--lazy"], &[]);
         assert_eq!(look_around(&mut caller)[1]["tools"], json!([{ "name": "one" }]));
-        assert_eq!(stage.lives().len(), n + 2, "damage {n} was believed");
+        assert_eq!(stage.lives().len(), n + 2, "damaged cache {n} was used");
         assert_eq!(caller.errors(), "");
         caller.end(&stage);
-        assert_eq!(std::fs::read(&file).expect("read"), whole, "it was written anew");
+        assert_eq!(std::fs::read(&file).expect("read"), whole, "the cache was not rewritten");
     }
     let believed = stage.lives().len();
     if User::all().contains(&User::Nobody) {
         std::os::unix::fs::chown(&file, Some(65_534), None).expect("chown");
         let mut caller = stage.start(&["--lazy"], &[]);
         caller.initialize();
-        assert_eq!(stage.lives().len(), believed + 1, "another user's was believed");
+        assert_eq!(stage.lives().len(), believed + 1, "another user's cache was used");
         caller.end(&stage);
     }
 }
 
 #[test]
-fn without_a_place_for_the_cache_it_is_as_without_lazy() {
+fn without_a_directory_for_the_cache_the_server_is_started_each_time() {
     let stage = Stage::new();
     std::fs::write(stage.cache(), "a file in its place").expect("write");
     for round in 1..=2 {
@@ -204,7 +207,7 @@ fn without_a_place_for_the_cache_it_is_as_without_lazy() {
 }
 
 #[test]
-fn thirty_servers_cost_a_host_no_process_of_theirs() {
+fn thirty_lazy_servers_are_not_started_for_a_host_that_only_lists() {
     let stage = Stage::new();
     stage.facts(&facts("one"));
     let seen = filled(&stage, &[]);
@@ -227,7 +230,7 @@ fn thirty_servers_cost_a_host_no_process_of_theirs() {
 }
 
 #[test]
-fn a_list_of_several_pages_is_remembered_page_by_page() {
+fn a_list_of_several_pages_is_cached_page_by_page() {
     let stage = Stage::new();
     let tools = |last: &str| json!({ "tools": [{ "name": "1" }, { "name": "2" }, { "name": last }], "page": 1 });
     stage.facts(&tools("3"));
@@ -266,7 +269,7 @@ fn a_list_of_several_pages_is_remembered_page_by_page() {
 }
 
 #[test]
-fn the_newer_era_is_remembered_too() {
+fn the_newer_era_is_cached_too() {
     let stage = Stage::new();
     stage.facts(&facts("one"));
     let look = |caller: &mut Caller| {
@@ -283,16 +286,16 @@ fn the_newer_era_is_remembered_too() {
     assert_eq!(called["structuredContent"]["heard"], json!(["tools/call"]));
     assert_eq!(stage.lives().len(), 2);
     caller.end(&stage);
-    // A client may ask for a list without any word before it.
+    // A client may ask for a list in its first message.
     let mut caller = stage.start(&["--lazy"], &["--modern"]);
     assert_eq!(caller.result("tools/list", modern(json!({}))), seen[1]);
     assert_eq!(stage.lives().len(), 2);
     caller.end(&stage);
 }
 
-/// The server itself says that a list has changed: what was remembered of it is forgotten.
+/// The server announces that a list has changed: the front drops that list from the cache.
 #[test]
-fn what_the_server_takes_back_is_asked_for_again() {
+fn a_list_that_the_server_announces_as_changed_is_asked_for_again() {
     let stage = Stage::new();
     stage.facts(&facts("one"));
     let mut caller = stage.start(&["--lazy"], &[]);
@@ -310,25 +313,25 @@ fn what_the_server_takes_back_is_asked_for_again() {
 }
 
 #[test]
-fn it_can_sleep_as_others_do_and_is_not_started_to_be_put_to_sleep() {
+fn a_lazy_child_can_hibernate_and_is_not_started_to_be_put_to_sleep() {
     let stage = Stage::new();
     stage.facts(&facts("one"));
     filled(&stage, &[]);
     let mut caller = stage.start(&["--lazy", "--hibernate", "100ms", "--respawn"], &[]);
     look_around(&mut caller);
-    assert!(!comes_true(Duration::from_millis(400), &mut || stage.lives().len() > 1), "nobody has called");
+    assert!(!comes_true(Duration::from_millis(400), &mut || stage.lives().len() > 1), "started without a call");
     caller.who();
     stage.wait_until_asleep();
     assert_eq!(caller.result("tools/list", json!({}))["tools"], json!([{ "name": "one" }]));
-    assert_eq!(stage.lives().len(), 2, "a list is no reason to wake it");
+    assert_eq!(stage.lives().len(), 2, "a list must not wake the child");
     caller.who();
     assert_eq!(stage.lives().len(), 3);
     caller.end(&stage);
 }
 
-/// What is known already is no work, also while the child is awake.
+/// The front answers from the cache also while the child is awake, so the child counts as idle.
 #[test]
-fn lists_that_are_known_do_not_keep_it_awake() {
+fn cached_lists_do_not_keep_the_child_awake() {
     let stage = Stage::new();
     stage.facts(&facts("one"));
     filled(&stage, &[]);
@@ -339,7 +342,7 @@ fn lists_that_are_known_do_not_keep_it_awake() {
         assert_eq!(caller.result("tools/list", json!({}))["tools"], json!([{ "name": "one" }]));
         stage.states() == ["asleep"]
     });
-    assert!(sleeps, "it is {:?}", stage.states());
+    assert!(sleeps, "the child is {:?}", stage.states());
     assert_eq!(stage.lives().len(), 2);
     caller.end(&stage);
 }

@@ -1,4 +1,4 @@
-//! What a user may set a limit to: memory, age, the time that a start and a call may take.
+//! Limits that a user may set: memory, age, the time of a start, and the time of a call.
 
 use std::time::{Duration, Instant};
 
@@ -14,21 +14,21 @@ fn begun(stage: &Stage, options: &[&str], server: &[&str]) -> Caller {
 }
 
 #[test]
-fn a_tree_that_is_too_large_is_started_anew_at_a_quiet_moment_and_nobody_notices() {
+fn a_tree_that_is_too_large_is_restarted_between_calls_and_the_host_does_not_notice() {
     in_parallel(User::all(), |user| {
         let stage = Stage::for_user(user);
         let mut caller = begun(&stage, &["--max-memory", "100M"], &[]);
         caller.result("logging/setLevel", json!({ "level": "info" }));
         let first = caller.pid();
-        // Two looks are taken while it is in flight.
+        // The front measures the memory twice while this call is in flight.
         let slow = caller.ask("slow", json!({ "ms": 2500 }));
         caller.result("grow", json!({ "mb": 150 }));
-        assert_eq!(caller.answer(slow)["result"]["pid"], first, "it was cut off: {user:?}");
-        wait_until("another one", || stage.lives().len() == 2);
+        assert_eq!(caller.answer(slow)["result"]["pid"], first, "the call was cut off: {user:?}");
+        wait_until("the next child has started", || stage.lives().len() == 2);
         let told = caller.who();
         assert_ne!(told["pid"], first);
         assert_eq!(told["level"], "info");
-        assert!(stage.lives()[0].saw_the_end, "it was asked politely");
+        assert!(stage.lives()[0].saw_the_end, "the child must see the end of its input");
         assert_eq!(caller.unasked(), Vec::<Value>::new());
         assert!(stage.journal().contains("memory"), "{}", stage.journal());
         caller.end(&stage);
@@ -37,7 +37,7 @@ fn a_tree_that_is_too_large_is_started_anew_at_a_quiet_moment_and_nobody_notices
 }
 
 #[test]
-fn one_that_is_twice_too_large_is_ended_at_once_and_whoever_waits_is_told_why() {
+fn a_tree_that_is_twice_too_large_is_ended_at_once_and_calls_in_flight_are_told_why() {
     in_parallel(User::all(), |user| {
         let stage = Stage::for_user(user);
         let mut caller = begun(&stage, &["--max-memory", "60M"], &[]);
@@ -51,9 +51,9 @@ fn one_that_is_twice_too_large_is_ended_at_once_and_whoever_waits_is_told_why() 
     });
 }
 
-/// It is the tree that counts, and not the first process.
+/// The limit is for the whole tree, not only for the child.
 #[test]
-fn what_the_descendants_use_counts() {
+fn memory_of_descendants_counts() {
     in_parallel(User::all(), |user| {
         let stage = Stage::for_user(user);
         let (record, badchild) = (stage.file("record"), badchild::badchild().display().to_string());
@@ -61,7 +61,7 @@ fn what_the_descendants_use_counts() {
         let mut caller = stage.start_command(&["--max-memory", "100M"], &words);
         caller.initialize();
         caller.result("grow", json!({ "mb": 150 }));
-        wait_until("another one", || stage.lives().len() == 2);
+        wait_until("the next child has started", || stage.lives().len() == 2);
         caller.who();
         caller.close();
         caller.code();
@@ -75,21 +75,22 @@ fn a_child_within_its_limit_is_left_alone() {
     let mut caller = begun(&stage, &["--max-memory", "200M", "--max-age", "1h", "--start-timeout", "20s"], &[]);
     let first = caller.pid();
     caller.result("grow", json!({ "mb": 50 }));
-    assert!(!comes_true(Duration::from_millis(2500), &mut || stage.lives().len() > 1), "it was started anew");
+    assert!(!comes_true(Duration::from_millis(2500), &mut || stage.lives().len() > 1), "the child was restarted");
     assert_eq!(caller.pid(), first);
     caller.end(&stage);
 }
 
 #[test]
-fn an_old_child_is_started_anew_at_a_quiet_moment() {
+fn an_old_child_is_restarted_between_calls() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &["--max-age", "400ms"], &[]);
-    // An error would mean that it was cut off. (On a busy machine the first one may have been too old before it was asked.)
+    // An error means that the call was cut off. On a busy machine the first child may be too old before it gets the
+    // call.
     let slow = caller.result("slow", json!({ "ms": 1200 }));
     let asked: Vec<_> =
         stage.lives().into_iter().filter(|life| life.methods().contains(&"slow".to_owned())).collect();
-    assert_eq!((asked.len(), &slow["pid"]), (1, &json!(asked[0].pid)), "it was asked again");
-    wait_until("another one", || stage.lives().last().is_some_and(|life| life.pid != asked[0].pid));
+    assert_eq!((asked.len(), &slow["pid"]), (1, &json!(asked[0].pid)), "the call was made twice");
+    wait_until("the next child has started", || stage.lives().last().is_some_and(|life| life.pid != asked[0].pid));
     caller.who();
     assert_eq!(caller.unasked(), Vec::<Value>::new());
     caller.end(&stage);
@@ -108,7 +109,7 @@ fn a_start_that_takes_too_long_has_failed_and_says_so() {
     while stage.lives().len() < 3 {
         caller.error("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
     }
-    wait_until("it is given up", || stage.states() == ["tripped"]);
+    wait_until("the server is given up", || stage.states() == ["tripped"]);
     assert_eq!(stage.lives().len(), 3);
     stage.expect_no_tree();
     caller.close();
@@ -116,24 +117,24 @@ fn a_start_that_takes_too_long_has_failed_and_says_so() {
     stage.scene.expect_empty();
 }
 
-/// A server that has not been asked anything cannot have answered.
+/// A server that got no request has nothing to answer, so `--start-timeout` does not apply.
 #[test]
-fn a_child_that_nobody_has_asked_anything_is_not_taken_for_one_that_does_not_start() {
+fn a_child_that_got_no_request_is_not_taken_for_a_failed_start() {
     let options = ["--start-timeout", "3s", "--respawn", "--backoff", "1ms..5ms"];
     let time = Duration::from_secs(4);
     in_parallel(vec![true, false], |has_handshake| {
         let stage = Stage::new();
         if has_handshake {
             let mut caller = stage.start(&options, &[]);
-            assert!(!comes_true(time, &mut || stage.lives().len() > 1), "it was ended");
+            assert!(!comes_true(time, &mut || stage.lives().len() > 1), "the child was ended");
             caller.initialize();
             assert_eq!(stage.lives().len(), 1);
             caller.end(&stage);
         } else {
-            // A new one of a protocol without a handshake.
+            // The next child of a protocol without a handshake.
             let mut caller = stage.start(&[&options[..], &["--protocol", "jsonrpc"]].concat(), &["--plain"]);
             caller.error("die", json!({}));
-            assert!(!comes_true(time, &mut || stage.lives().len() > 2), "it was ended");
+            assert!(!comes_true(time, &mut || stage.lives().len() > 2), "the child was ended");
             caller.who();
             assert_eq!(stage.lives().len(), 2);
             caller.end(&stage);
@@ -141,11 +142,11 @@ fn a_child_that_nobody_has_asked_anything_is_not_taken_for_one_that_does_not_sta
     });
 }
 
-/// Without a limit a slow start is not a crash, and those who wait are no reason to try again.
+/// Without a limit a slow start is not a crash, and waiting calls do not start a second child.
 #[test]
 fn a_start_that_takes_long_is_waited_for_and_happens_once() {
     let stage = Stage::new();
-    // Longer than any host has patience for, if there is time for that.
+    // In long runs, longer than any host waits.
     let is_long = std::env::var_os("NOSTRAY_LONG").is_some_and(|value| value == "1");
     let delay = Duration::from_secs(if is_long { 45 } else { 12 });
     let began = Instant::now();
@@ -155,12 +156,12 @@ fn a_start_that_takes_long_is_waited_for_and_happens_once() {
     let hello = caller.ask("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
     caller.tell("notifications/initialized", None);
     let calls: Vec<_> = (0..20).map(|n| caller.ask("echo", json!({ "n": n }))).collect();
-    wait_until("it is there", || stage.lives().len() == 1);
-    // It is too old as soon as it is ready, and the next one must not be at its start when the host ends.
+    wait_until("the child has started", || stage.lives().len() == 1);
+    // The child is too old as soon as it is ready. The next child starts fast, so that it is ready when the host ends.
     stage.facts(&json!({}));
     assert!(
         !comes_true(delay * 2 / 3, &mut || stage.lives().len() != 1 || stage.trees().len() != 1),
-        "it was not left alone: {:?}",
+        "the start was interrupted: {:?}",
         stage.lives()
     );
     assert!(caller.answer(hello).get("result").is_some());
@@ -183,14 +184,16 @@ fn a_call_that_takes_too_long_is_answered_and_cancelled_and_the_child_lives() {
     assert!(began.elapsed() >= Duration::from_secs(2), "answered after {:?}", began.elapsed());
     assert_eq!(error["code"], -32001);
     assert!(error["message"].as_str().is_some_and(|text| text.contains("--call-timeout")), "{error}");
-    wait_until("it is cancelled", || stage.lives()[0].methods().contains(&"notifications/cancelled".to_owned()));
+    wait_until("the child got the cancellation", || {
+        stage.lives()[0].methods().contains(&"notifications/cancelled".to_owned())
+    });
     let cancel: Value = serde_json::from_str(stage.lives()[0].heard.last().expect("a line")).expect("JSON");
     assert_eq!(cancel["params"]["requestId"], slow);
-    // The answer that comes all the same has nobody who waits for it.
+    // No call waits for the late answer, so the front keeps it in the log.
     wait_until("the late answer came", || stage.printed().contains("an answer to nothing"));
     caller.who();
     assert_eq!(caller.unasked(), Vec::<Value>::new());
-    // Quick ones are not held up by those that never end.
+    // Calls that never end do not delay quick ones.
     let hanging: Vec<_> = (0..5).map(|_| caller.ask("hang", json!({}))).collect();
     caller.who();
     for id in hanging {
@@ -200,9 +203,9 @@ fn a_call_that_takes_too_long_is_answered_and_cancelled_and_the_child_lives() {
     caller.end(&stage);
 }
 
-/// Whoever waits for a child that is starting waits no longer than for one that is there; only the handshake may take its time.
+/// `--call-timeout` also counts the time that a call waits for a start. Only the handshake has no timeout.
 #[test]
-fn calls_that_wait_for_a_start_have_the_same_patience() {
+fn calls_that_wait_for_a_start_have_the_same_timeout() {
     let stage = Stage::new();
     stage.facts(&json!({}));
     let mut caller = begun(&stage, &["--respawn", "--backoff", "1ms..2ms", "--call-timeout", "2s"], &[]);
@@ -212,9 +215,14 @@ fn calls_that_wait_for_a_start_have_the_same_patience() {
     for id in [first, second] {
         assert_eq!(caller.answer(id)["error"]["code"], -32001);
     }
-    wait_until("it is there", || stage.lives().len() == 2 && stage.lives()[1].methods().len() >= 2);
+    wait_until("the next child has its handshake", || {
+        stage.lives().len() == 2 && stage.lives()[1].methods().len() >= 2
+    });
     caller.who();
-    assert!(!format!("{:?}", stage.lives()[1].methods()).contains("echo"), "what nobody waits for is not asked");
+    assert!(
+        !format!("{:?}", stage.lives()[1].methods()).contains("echo"),
+        "calls that have timed out must not be made"
+    );
     caller.end(&stage);
 
     let stage = Stage::new();

@@ -1,4 +1,5 @@
-//! `nostray run` with a managed child: a child that is respawned, hibernates, starts lazily and survives the death of its guards.
+//! `nostray run` with a managed child: a child that is respawned, hibernates, starts lazily and survives the death of
+//! its guards.
 
 mod containment;
 mod exit;

@@ -1,5 +1,5 @@
-//! What an operator sees of a supervised child, and does to it, wherever in its life the child is: a session is one line, a stop
-//! ends it for good, and a sweep leaves it alone.
+//! What an operator sees of a supervised child, and does to it, in every state of the child: a session is one line of
+//! `ps`, a stop ends it for good, and a sweep leaves it alone.
 
 use std::process::Output;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use testkit::in_parallel;
 use testkit::stage::{Caller, Stage};
 
-/// Where a child is, in the words of `ps`.
+/// The states of a child, as `ps` names them.
 const STATES: [&str; 6] = ["starting", "ready", "stopping", "asleep", "backing-off", "tripped"];
 
-/// A session whose child is there, and stays there as long as nobody does anything.
+/// A session whose child is in this state, and stays in it until the test acts.
 fn session_in(stage: &Stage, state: &str, name: &str) -> Caller {
     let mut options = vec!["--session", name, "--backoff", "1h..1h", "--eof-grace"];
     options.push(if state == "stopping" { "1h" } else { "200ms" });
@@ -24,7 +24,7 @@ fn session_in(stage: &Stage, state: &str, name: &str) -> Caller {
         _ => &[],
     };
     match state {
-        // Long enough to be asked something before: this one never ends its sleep.
+        // Long enough for the handshake before. The server ignores the end of its input, so it stays in "stopping".
         "stopping" => options.extend(["--hibernate", "3s"]),
         "asleep" => options.extend(["--hibernate", "1s"]),
         "tripped" => options.extend(["--max-failures", "1/1h"]),
@@ -32,7 +32,7 @@ fn session_in(stage: &Stage, state: &str, name: &str) -> Caller {
     }
     let lives = stage.lives().len();
     let mut caller = stage.start(&options, server);
-    wait_until("it runs", || stage.lives().len() > lives);
+    wait_until("the child has started", || stage.lives().len() > lives);
     if ["ready", "stopping", "asleep"].contains(&state) {
         caller.initialize();
     }
@@ -45,7 +45,7 @@ fn session_in(stage: &Stage, state: &str, name: &str) -> Caller {
     caller
 }
 
-/// What `ps --json` says of a session, if it is one.
+/// The entry of a session in `ps --json`; null unless there is exactly one.
 fn shown(stage: &Stage, name: &str) -> Value {
     let output = stage.nostray(&["ps", "--json", "--session", name]);
     let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -60,7 +60,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn a_session_is_one_line_with_all_that_is_known_wherever_its_child_is() {
+fn a_session_is_one_line_with_all_that_is_known_in_every_state() {
     in_parallel(STATES.to_vec(), |state| {
         let stage = Stage::new();
         let mut caller = session_in(&stage, state, "s");
@@ -95,12 +95,12 @@ fn a_session_is_one_line_with_all_that_is_known_wherever_its_child_is() {
         assert_eq!(tree.contains("member daemon"), state == "ready", "{tree}");
         let story = text(&stage.nostray(&["log", &id]));
         assert!(story.contains("started for session s") && story.contains("ready: child"), "{story}");
-        // Whoever sweeps touches nobody of it, and does not count it twice.
+        // A sweep touches no process of the session, and counts the session once.
         for words in [&["sweep", "--dry-run"][..], &["sweep"]] {
             let swept = stage.nostray(words);
             assert_eq!(text(&swept), "1 active, not touched\n", "{state}");
         }
-        assert!(before.iter().all(Found::is_alive), "{state}: somebody was touched");
+        assert!(before.iter().all(Found::is_alive), "{state}: the sweep ended a process");
         assert_eq!(stage.scene.processes().len(), before.len(), "{state}");
         assert_eq!(shown(&stage, "s")["state"], state);
         caller.process.kill().expect("kill");
@@ -108,7 +108,7 @@ fn a_session_is_one_line_with_all_that_is_known_wherever_its_child_is() {
 }
 
 #[test]
-fn a_stop_beats_everything_wherever_the_child_is() {
+fn a_stop_beats_everything_in_every_state() {
     let mut all = Vec::new();
     for state in STATES {
         for how in ["id", "session", "now", "include-active"] {
@@ -134,13 +134,14 @@ fn a_stop_beats_everything_wherever_the_child_is() {
         assert!(output.status.success(), "{state}, {how}: {output:?}");
         if how != "include-active" {
             assert!(text(&output).starts_with(id) && text(&output).contains("stopped"), "{state}: {output:?}");
-            // It returns when all is over, and not before.
+            // `stop` returns only when the session has ended.
             assert!(caller.process.try_wait().expect("look").is_some(), "{state}, {how}");
             assert!(other.process.try_wait().expect("look").is_none(), "another session was touched");
             other.who();
             other.close();
         }
-        // What has no child ends as it slept or failed; a child that is ended by the stop says so.
+        // A session without a child ends with the code of its sleep or of its failure. A child that the stop ends gives
+        // its own code.
         let codes: &[i32] = match state {
             "asleep" => &[0],
             "backing-off" | "tripped" => &[3],
@@ -150,19 +151,19 @@ fn a_stop_beats_everything_wherever_the_child_is() {
         assert!(codes.contains(&code), "{state}, {how}: {code}");
         other.code();
         stage.scene.expect_empty();
-        assert_eq!(stage.lives().len(), lives, "{state}, {how}: something was started");
+        assert_eq!(stage.lives().len(), lives, "{state}, {how}: a child was started");
         assert_eq!(stage.states(), Vec::<String>::new());
     });
 }
 
-/// The child keeps crashing and coming back: a stop gets it all the same, whenever it comes.
+/// The child keeps crashing and is restarted. A stop at any moment ends the session.
 #[test]
 fn a_stop_between_two_starts_is_a_stop() {
     in_parallel((0..12).collect(), |round: u64| {
         let stage = Stage::new();
         let options = ["--backoff", "1ms..10ms", "--max-failures", "1000/1s"];
         let mut caller = stage.start(&options, &["--exit-at-once", "1"]);
-        wait_until("it goes on and on", || stage.lives().len() > 3);
+        wait_until("the child has been restarted a few times", || stage.lives().len() > 3);
         // Any moment between two starts.
         std::thread::sleep(Duration::from_micros(round * 1_337));
         let output = stage.nostray(if round < 6 { &["stop", "--all"] } else { &["stop", "--all", "--now"] });
@@ -170,11 +171,11 @@ fn a_stop_between_two_starts_is_a_stop() {
         let lives = stage.lives().len();
         caller.code();
         stage.scene.expect_empty();
-        assert_eq!(stage.lives().len(), lives, "started after the stop");
+        assert_eq!(stage.lives().len(), lives, "a child was started after the stop");
     });
 }
 
-/// One that was stopped (SIGSTOP) or killed cannot be asked as others can.
+/// A front that was stopped (SIGSTOP) or killed does not take requests.
 #[test]
 fn a_session_whose_front_is_stopped_or_killed_can_be_stopped() {
     for signal in [Signal::STOP, Signal::KILL] {
@@ -185,12 +186,12 @@ fn a_session_whose_front_is_stopped_or_killed_can_be_stopped() {
         let command = ["sh", "-c", script, "sh", &badchild, "server", "--record", &record, "--ignore-eof"];
         let mut caller = stage.start_command(&options, &command);
         caller.initialize();
-        wait_until("it is on record", || stage.states() == ["ready"]);
+        wait_until("the child is on record", || stage.states() == ["ready"]);
         let front = Found::by_pid(badchild::pid(caller.process.id() as i32)).expect("is there");
         front.send(signal);
         if signal == Signal::KILL {
-            // Its guard ends it, in an hour or two.
-            wait_until("it is seen to stop", || stage.states() == ["stopping"]);
+            // The guard ends the tree, after graces of an hour each.
+            wait_until("the tree is stopping", || stage.states() == ["stopping"]);
         }
         let output = stage.nostray(&["stop", "--all", "--now"]);
         assert!(output.status.success(), "{signal}: {output:?}");
@@ -199,7 +200,7 @@ fn a_session_whose_front_is_stopped_or_killed_can_be_stopped() {
     }
 }
 
-/// Whatever a sweep finds of a session that is alive is the session's own affair.
+/// A sweep leaves all processes and records of a live session alone.
 #[test]
 fn sweeps_do_not_disturb_a_session_whose_child_keeps_crashing_or_loses_its_keepers() {
     let stage = Stage::new();
@@ -208,7 +209,7 @@ fn sweeps_do_not_disturb_a_session_whose_child_keeps_crashing_or_loses_its_keepe
     let other = Stage::new();
     let mut losing = other.start(&options, &[]);
     losing.initialize();
-    wait_until("both are there", || !stage.lives().is_empty());
+    wait_until("the crashing child has started", || !stage.lives().is_empty());
     for round in 1..=8 {
         for keeper in other.own().iter().filter(|found| found.stat.name != "nostray") {
             keeper.send(Signal::KILL);
@@ -217,8 +218,8 @@ fn sweeps_do_not_disturb_a_session_whose_child_keeps_crashing_or_loses_its_keepe
             let swept = stage.nostray(&["sweep"]);
             assert_eq!(text(&swept), "1 active, not touched\n");
         }
-        // The old one may be quick enough to answer once more.
-        wait_until("another one", || other.lives().len() > round);
+        // The old child may still answer a call, so wait for the next one.
+        wait_until("the next child has started", || other.lives().len() > round);
         losing.who();
     }
     for (stage, caller) in [(&stage, &mut crashing), (&other, &mut losing)] {
@@ -229,12 +230,12 @@ fn sweeps_do_not_disturb_a_session_whose_child_keeps_crashing_or_loses_its_keepe
         caller.code();
         stage.scene.expect_empty();
     }
-    assert_eq!(other.lives().len(), 9, "one more for each time");
+    assert_eq!(other.lives().len(), 9, "one more child for each round");
 }
 
-/// The journal tells a session's story, and `log ID` all of it.
+/// The journal records what happens to a session; `log ID` prints all of it.
 #[test]
-fn the_journal_tells_what_became_of_each_child() {
+fn the_journal_tells_what_happened_to_each_child() {
     let stage = Stage::new();
     let mut caller = stage.start(&["--respawn", "--backoff", "1ms..5ms", "--hibernate", "3s"], &[]);
     caller.initialize();
@@ -243,7 +244,7 @@ fn the_journal_tells_what_became_of_each_child() {
     stage.wait_until_asleep();
     caller.who();
     let id = shown_id(&stage);
-    wait_until("it is settled", || ["ready", "asleep"].contains(&stage.states().concat().as_str()));
+    wait_until("the child is ready or asleep", || ["ready", "asleep"].contains(&stage.states().concat().as_str()));
     assert!(stage.nostray(&["stop", &id]).status.success());
     caller.code();
     let story = text(&stage.nostray(&["log", &id]));

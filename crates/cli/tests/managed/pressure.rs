@@ -1,4 +1,4 @@
-//! Whoever is slow makes the other side wait, and costs nostray no memory; nothing is lost.
+//! A slow host or child makes the other side wait. nostray uses no extra memory, and loses no line.
 
 use std::io::Write;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use nostray_sys::proc::bytes_moved;
 use serde_json::{Value, json};
 use testkit::stage::{Caller, Stage, shorten};
 
-/// More than nostray may keep of anything, and less than it would keep if it kept all.
+/// An upper bound for nostray's buffers, well below the amount of data that these tests send.
 const LITTLE: u64 = 12 << 20;
 
 fn begun(stage: &Stage, options: &[&str], server: &[&str]) -> Caller {
@@ -18,23 +18,23 @@ fn begun(stage: &Stage, options: &[&str], server: &[&str]) -> Caller {
     caller
 }
 
-/// What the kernel says of a process's memory under this name, in bytes.
+/// This entry of the process's `/proc/PID/status`, in bytes.
 fn memory(found: &Found, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", found.stat.pid)).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0 kB");
     line.trim().split(' ').next().and_then(|number| number.parse::<u64>().ok()).expect("a number") * 1024
 }
 
-/// The most memory that a process of nostray's has had at any time, in bytes.
+/// The highest peak of memory among nostray's processes, in bytes.
 fn peak(stage: &Stage) -> u64 {
     stage.own().iter().map(|found| memory(found, "VmHWM:")).max().expect("a process of nostray")
 }
 
-/// Waits until a process moves no more bytes: it waits for somebody.
+/// Waits until a process moves no more bytes: it waits for its host or child.
 fn wait_until_stuck(found: &Found) -> u64 {
     let mut last = 0;
     loop {
-        // Half a second without a byte is an age for one that does nothing else.
+        // A process that can move bytes moves some within half a second.
         let moves = comes_true(Duration::from_millis(500), &mut || {
             let now = bytes_moved(found.stat.pid).expect("can be read");
             std::mem::replace(&mut last, now) != now
@@ -54,15 +54,15 @@ fn a_host_that_does_not_read_stalls_its_child_and_then_gets_everything() {
     const COUNT: u64 = 2_000;
     const BYTES: usize = 100_000;
     let flood = caller.ask("flood", json!({ "count": COUNT, "bytes": BYTES }));
-    // If the machine was busy, it has slept already.
-    wait_until("it is told", || {
+    // On a busy machine the child may have slept before.
+    wait_until("the child has read the call", || {
         stage.lives().last().is_some_and(|life| life.methods().contains(&"flood".to_owned()))
     });
     let lives = stage.lives().len();
     let moved = wait_until_stuck(&stage.child());
-    assert!(moved < 4 << 20, "the child could write {moved} bytes to nobody");
+    assert!(moved < 4 << 20, "the child could write {moved} bytes that the host does not read");
     assert!(peak(&stage) < before + LITTLE, "{} bytes", peak(&stage));
-    assert_eq!(stage.lives().len(), lives, "a call is in flight: it is not put to sleep");
+    assert_eq!(stage.lives().len(), lives, "the child was put to sleep with a call in flight");
 
     caller.pause(false);
     for n in 0..COUNT {
@@ -76,9 +76,9 @@ fn a_host_that_does_not_read_stalls_its_child_and_then_gets_everything() {
     caller.end(&stage);
 }
 
-/// stderr is a place for logs, and no reason to wait.
+/// stderr is for logs. The front drops lines rather than make the child wait.
 #[test]
-fn a_host_that_never_reads_stderr_stalls_nobody() {
+fn a_host_that_never_reads_stderr_does_not_stall_its_child() {
     let stage = Stage::new();
     let (reader, writer) = std::io::pipe().expect("a pipe");
     let mut caller = stage.start_in(&["--respawn"], &[], |command| {
@@ -93,15 +93,15 @@ fn a_host_that_never_reads_stderr_stalls_nobody() {
     caller.result("stderr", json!({ "text": "almost the last" }));
     let error = caller.error("die", json!({ "text": "the last" }));
     let lines = error["data"]["nostray"]["stderr"].as_array().expect("lines").clone();
-    assert_eq!(lines[18..], ["almost the last", "the last"], "what nobody reads is still known");
+    assert_eq!(lines[18..], ["almost the last", "the last"], "the front must keep lines that the host does not read");
     caller.who();
     caller.end(&stage);
     drop(reader);
 }
 
-/// A host that has closed stderr gets no signal and loses nothing.
+/// The host has closed its end of stderr. No process of nostray dies of SIGPIPE, and the session goes on.
 #[test]
-fn a_host_that_has_closed_stderr_stalls_nobody() {
+fn a_host_that_has_closed_stderr_does_not_stall_its_child() {
     let stage = Stage::new();
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
@@ -135,7 +135,7 @@ fn a_child_that_does_not_read_stalls_its_host_and_then_gets_everything() {
     });
     let front = Found::by_pid(badchild::pid(i32::try_from(caller.process.id()).expect("small"))).expect("is there");
     wait_until_stuck(&front);
-    assert!(!writer.is_finished(), "the host could write 40 MB to nobody");
+    assert!(!writer.is_finished(), "the host could write 40 MB that the child does not read");
     assert!(peak(&stage) < before + LITTLE, "{} bytes", peak(&stage));
     std::fs::write(&go, "").expect("write");
     for n in 0..COUNT {
@@ -152,7 +152,7 @@ fn a_child_that_does_not_read_stalls_its_host_and_then_gets_everything() {
     caller.end(&stage);
 }
 
-/// A host that hangs up, or is asked to leave, is seen although nobody reads what it has said before.
+/// The front sees that its host closes, or gets a signal, although the child does not read the host's lines.
 #[test]
 fn a_child_that_does_not_read_does_not_keep_the_session_alive() {
     for way in ["closed", "signal", "killed"] {
@@ -166,7 +166,7 @@ fn a_child_that_does_not_read_does_not_keep_the_session_alive() {
                 "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"echo\",\"params\":[\"{}\"]}}\n",
                 "y".repeat(50_000)
             );
-            // Until there is nobody.
+            // Until the front has ended.
             for _ in 0..6 {
                 if stdin.write_all(line.as_bytes()).is_err() {
                     break;
@@ -187,10 +187,10 @@ fn a_child_that_does_not_read_does_not_keep_the_session_alive() {
 }
 
 #[test]
-fn what_waits_for_a_slow_start_is_bounded() {
+fn memory_for_lines_that_wait_for_a_slow_start_is_bounded() {
     let stage = Stage::new();
     let mut caller = stage.start(&["--respawn"], &["--plain", "--start-delay", "1500"]);
-    wait_until("it is there", || stage.lives().len() == 1);
+    wait_until("the child has started", || stage.lives().len() == 1);
     let before = peak(&stage);
     const COUNT: usize = 20_000;
     let text = "y".repeat(2_000);
@@ -216,13 +216,13 @@ fn what_waits_for_a_slow_start_is_bounded() {
     caller.end(&stage);
 }
 
-/// Errors that we make ourselves are bounded, too: a host that only asks is not answered without an end.
+/// The front's own errors are bounded as well: it stops reading from a host that does not read answers.
 #[test]
-fn a_host_that_asks_and_does_not_read_is_stalled_although_nobody_is_there() {
+fn a_host_that_asks_and_does_not_read_is_stalled_also_without_a_child() {
     let stage = Stage::new();
     let options = ["--backoff", "1ms..2ms", "--max-failures", "2/1h"];
     let mut caller = stage.start(&options, &["--stderr", &"why ".repeat(100), "--exit-at-once", "1"]);
-    wait_until("it is given up", || stage.states() == ["tripped"]);
+    wait_until("the server is given up", || stage.states() == ["tripped"]);
     let before = peak(&stage);
     caller.pause(true);
     const COUNT: usize = 100_000;
@@ -236,9 +236,9 @@ fn a_host_that_asks_and_does_not_read_is_stalled_although_nobody_is_there() {
     });
     let front = Found::by_pid(badchild::pid(i32::try_from(caller.process.id()).expect("small"))).expect("is there");
     wait_until_stuck(&front);
-    assert!(!writer.is_finished(), "the host could ask for ever");
+    assert!(!writer.is_finished(), "the front read on although the host does not read");
     assert!(peak(&stage) < before + LITTLE, "{} bytes", peak(&stage));
-    // It goes on where it was: each is answered, in order.
+    // The front goes on where it stopped, and answers each call in order.
     caller.pause(false);
     for n in 0..2_000 {
         let answer: Value = serde_json::from_slice(&caller.next_line()).expect("JSON");
@@ -249,7 +249,7 @@ fn a_host_that_asks_and_does_not_read_is_stalled_although_nobody_is_there() {
     stage.scene.expect_empty();
 }
 
-/// Both ways at once, with lines of every length: all of it arrives, in order.
+/// Lines of many lengths, in both directions at once: all arrive, in order.
 #[test]
 fn traffic_in_both_directions_is_passed_on_whole_and_in_order() {
     let stage = Stage::new();
@@ -273,7 +273,7 @@ fn traffic_in_both_directions_is_passed_on_whole_and_in_order() {
     caller.end(&stage);
 }
 
-/// Most servers never answer what was cancelled, and a session lasts for days.
+/// Most servers never answer a cancelled call, and a session lasts for days.
 #[test]
 fn calls_that_were_cancelled_and_are_never_answered_take_no_memory() {
     const COUNT: u64 = 12_000;
@@ -297,7 +297,7 @@ fn calls_that_were_cancelled_and_are_never_answered_take_no_memory() {
             }
         }
         caller.give_stdin(stdin);
-        // All of it has been read when this is answered.
+        // The child has read all lines when it answers this call.
         caller.who();
         let grown = || before.iter().map(|(before, found)| memory(found).saturating_sub(*before)).max().unwrap_or(0);
         let is_small = comes_true(Duration::from_secs(5), &mut || grown() < 1 << 20);

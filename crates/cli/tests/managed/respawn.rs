@@ -1,4 +1,4 @@
-//! A child that crashes comes back, and the host's session goes on.
+//! A child that crashes is restarted, and the host's session goes on.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -20,12 +20,12 @@ fn begun(stage: &Stage, options: &[&str], server: &[&str]) -> Caller {
 }
 
 #[test]
-fn what_was_in_flight_is_answered_once_and_at_once_with_how_the_child_died_and_its_last_words() {
+fn calls_in_flight_are_answered_once_and_at_once_with_how_the_child_died_and_its_last_lines() {
     let endings =
         [(json!({ "signal": 9 }), "SIGKILL"), (json!({ "signal": 6 }), "SIGABRT"), (json!({ "code": 3 }), "3")];
     for (ending, how) in endings {
         let stage = Stage::new();
-        // Whoever waited for the next child would wait for an hour.
+        // A call that waited for the next child would wait for an hour.
         let mut caller = begun(&stage, &["--backoff", "1h..1h"], &["--stderr", "its first words"]);
         let others = [caller.ask("hang", json!({})), caller.ask("slow", json!({ "ms": 3_600_000 }))];
         let mut last = ending.clone();
@@ -50,9 +50,9 @@ fn what_was_in_flight_is_answered_once_and_at_once_with_how_the_child_died_and_i
     }
 }
 
-/// It is known to the byte what a child has read, and what it has not read was not made.
+/// The front knows to the byte what the child has read. A call that the child has not read was not made.
 #[test]
-fn calls_that_the_dead_child_never_read_are_made_with_the_next_one_in_order_and_once() {
+fn calls_that_the_dead_child_never_read_are_made_with_the_next_child_in_order_and_once() {
     for user in User::all() {
         let stage = Stage::for_user(user);
         let mut caller = begun(&stage, &QUICK, &[]);
@@ -64,7 +64,7 @@ fn calls_that_the_dead_child_never_read_are_made_with_the_next_one_in_order_and_
         let cancelled = caller.ask("echo", json!({ "n": 7 }));
         caller.tell("notifications/cancelled", Some(json!({ "requestId": cancelled })));
         let last = caller.ask("who", json!({ "n": 8 }));
-        // Longer than the pipe, so that a part of it has not even been written.
+        // Longer than the pipe's buffer, so that a part of it is not written yet.
         let long = "x".repeat(300_000);
         let longest = caller.ask("echo", json!({ "n": 9, "long": &long }));
         wait_until("the pipe is full", || child.unread_input() > 60_000);
@@ -87,14 +87,14 @@ fn calls_that_the_dead_child_never_read_are_made_with_the_next_one_in_order_and_
     }
 }
 
-/// Its first life reads as a shell does, byte for byte and no further than it must, and is gone with the first call.
+/// The first life is a shell, which reads byte by byte and never past a line. It kills itself after the first call.
 #[test]
 fn a_child_that_has_read_one_of_several_lines_has_made_one_call() {
     for half in [false, true] {
         let stage = Stage::new();
         let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{}}}"#;
         let (once, server) = (stage.file("once"), stage.server(&[]).join(" "));
-        // A line of which it has read a part counts as read.
+        // A line that the child has read in part counts as read.
         let more = if half { "dd bs=1 count=9 2>/dev/null >&2" } else { ":" };
         let script = format!(
             "mkdir {once} 2>/dev/null || exec {server}; read line; echo '{hello}'; read line; read line; {more}; kill -9 $$"
@@ -104,7 +104,7 @@ fn a_child_that_has_read_one_of_several_lines_has_made_one_call() {
         let call = |n: u64| {
             format!("{}\n", json!({ "jsonrpc": "2.0", "id": 100 + n, "method": "echo", "params": { "n": n } }))
         };
-        // In one piece, so that nothing but the line itself says where it ends.
+        // In one write, so that only newlines separate the lines.
         caller.write((1..=6).map(call).collect::<String>().as_bytes());
         for n in 1..=6 {
             let answer = caller.answer(100 + n);
@@ -115,16 +115,16 @@ fn a_child_that_has_read_one_of_several_lines_has_made_one_call() {
             }
         }
         assert_eq!(stage.reads(), (2 + u64::from(half)..=6).map(|n| (n, 1)).collect());
-        // The next one can do more than the shell has said.
+        // The server has other capabilities than the shell, so the host may get notifications.
         assert!(caller.unasked().iter().all(|message| message["id"].is_null()));
         caller.end(&stage);
     }
 }
 
-/// Killed at any moment while the host calls: each call is answered once and read once at most, and a call that was not read is
-/// made with the next child. In one world a process reads on that the first one has left.
+/// The child is killed at any moment while the host calls. Each call is answered once and read at most once, and a call
+/// that was not read is made with the next child. With `outlived`, a descendant reads on after the child is killed.
 #[test]
-fn whenever_it_is_killed_each_call_is_answered_once_and_read_once_and_none_is_lost_that_was_not_read() {
+fn at_any_kill_of_the_child_each_call_is_answered_once_and_read_once_and_no_unread_call_is_lost() {
     let rounds = if is_long() { 2000 } else { 15 };
     in_parallel(vec![false, true], |outlived: bool| {
         let stage = Stage::new();
@@ -143,7 +143,7 @@ fn whenever_it_is_killed_each_call_is_answered_once_and_read_once_and_none_is_lo
             });
             let (victim, delay) = (victim.expect("found"), Duration::from_micros(random.below(600)));
             let killer = std::thread::spawn(move || {
-                // A random moment: when the kill comes is what varies here.
+                // The test varies the moment of the kill.
                 std::thread::sleep(delay);
                 victim.send(Signal::KILL);
             });
@@ -169,7 +169,7 @@ fn whenever_it_is_killed_each_call_is_answered_once_and_read_once_and_none_is_lo
 }
 
 #[test]
-fn a_new_child_is_told_what_the_old_one_knew_in_order_and_word_for_word() {
+fn the_hosts_settings_are_replayed_to_the_next_child_in_order_and_word_for_word() {
     for user in User::all() {
         let stage = Stage::for_user(user);
         let mut caller = stage.start(&QUICK, &[]);
@@ -203,22 +203,22 @@ fn a_new_child_is_told_what_the_old_one_knew_in_order_and_word_for_word() {
         ];
         assert_eq!(after.methods(), expected);
         for line in &after.heard[..5] {
-            assert!(before.heard.contains(line), "the host has never said {line}");
+            assert!(before.heard.contains(line), "the host never sent {line}");
         }
-        assert_eq!(caller.unasked(), Vec::<Value>::new(), "the host sees no answer that it has not asked for");
+        assert_eq!(caller.unasked(), Vec::<Value>::new(), "the host got an answer that it did not ask for");
         caller.end(&stage);
     }
 }
 
-/// As two crashes in a row, and a third: each time from the host's lines and not from what was replayed.
+/// Several crashes in a row: the front replays the host's lines each time, not the lines of the last replay.
 #[test]
-fn one_kill_is_one_start_however_often() {
+fn each_kill_leads_to_one_start() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &[&QUICK[..], &["--max-failures", "100/1s"]].concat(), &[]);
     caller.result("logging/setLevel", json!({ "level": "debug" }));
     for round in 2..=6 {
         stage.child().send(Signal::KILL);
-        wait_until("another one", || stage.lives().len() >= round);
+        wait_until("the next child has started", || stage.lives().len() >= round);
         let told = caller.who();
         assert_eq!(told["level"], "debug");
         assert_eq!(stage.lives().len(), round, "{:#?}", stage.lives());
@@ -226,7 +226,7 @@ fn one_kill_is_one_start_however_often() {
     }
     assert_eq!(caller.unasked(), Vec::<Value>::new());
     caller.end(&stage);
-    assert_eq!(stage.lives().len(), 6, "ending is no reason to start");
+    assert_eq!(stage.lives().len(), 6, "the end of the session must not start a child");
 }
 
 #[test]
@@ -240,10 +240,10 @@ fn the_host_is_told_when_a_new_child_has_other_lists_and_only_then() {
     let second = caller.result("tools/list", json!({ "cursor": first["nextCursor"] }));
     assert_eq!(second["tools"], json!([{ "name": "three" }]));
 
-    // The same again: looked at to the last page, and nothing is said.
+    // The same lists: the front reads them to the last page, and the host gets no notification.
     caller.error("die", json!({}));
     caller.who();
-    wait_until("both pages were looked at", || {
+    wait_until("the front has read both pages", || {
         stage.lives()[1].methods().iter().filter(|method| *method == "tools/list").count() == 2
     });
     caller.who();
@@ -255,10 +255,10 @@ fn the_host_is_told_when_a_new_child_has_other_lists_and_only_then() {
     caller.who();
     caller.notified("notifications/tools/list_changed");
     caller.who();
-    // It has never asked for prompts, so it cannot be wrong about them.
+    // The host has never asked for prompts, so it gets no notification about them.
     assert_eq!(caller.unasked(), Vec::<Value>::new());
 
-    // It asks again and knows; then another thing that the server can do.
+    // The host asks again. Then the next child has another capability.
     caller.result("tools/list", json!({}));
     caller.result("prompts/list", json!({}));
     let capabilities = json!({ "tools": { "listChanged": true }, "prompts": { "listChanged": true }, "logging": {} });
@@ -278,7 +278,7 @@ fn the_host_is_told_when_a_new_child_has_other_lists_and_only_then() {
 fn requests_wait_for_a_child_that_is_starting_and_keep_their_order() {
     let stage = Stage::new();
     let mut caller = stage.start(&QUICK, &["--start-delay", "400"]);
-    // Said before the first one can read.
+    // Sent before the first child reads.
     let hello = caller.ask("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
     caller.tell("notifications/initialized", None);
     let early = caller.ask("who", json!({}));
@@ -288,7 +288,7 @@ fn requests_wait_for_a_child_that_is_starting_and_keep_their_order() {
     let ids: Vec<_> = (0..50).map(|n| caller.ask("echo", json!({ "n": n }))).collect();
     for (n, id) in ids.into_iter().enumerate() {
         let line: Value = serde_json::from_slice(&caller.next_line()).expect("JSON");
-        // One that was written before the kill was noticed may have been lost with the child.
+        // A call that was written before the front saw the kill may be lost with the child.
         if line["error"]["code"] != -32000 {
             assert_eq!(line, json!({ "jsonrpc": "2.0", "id": id, "result": { "n": n } }));
         }
@@ -300,7 +300,7 @@ fn requests_wait_for_a_child_that_is_starting_and_keep_their_order() {
 }
 
 #[test]
-fn a_protocol_that_is_not_mcp_is_told_again_what_the_user_names() {
+fn for_a_protocol_that_is_not_mcp_the_methods_that_the_user_names_are_replayed() {
     let stage = Stage::new();
     let options = [&QUICK[..], &["--protocol", "jsonrpc", "--replay", "session.open", "--replay", "hint"]].concat();
     let mut caller = stage.start(&options, &["--plain"]);
@@ -308,7 +308,7 @@ fn a_protocol_that_is_not_mcp_is_told_again_what_the_user_names() {
     assert_eq!(opened, json!({ "open": true }));
     caller.tell("hint", Some(json!({ "n": 1 })));
     caller.tell("gossip", Some(json!({ "n": 2 })));
-    // Methods of MCP mean nothing here.
+    // Methods of MCP have no meaning here.
     caller.error("logging/setLevel", json!({ "level": "info" }));
     caller.error("die", json!({}));
     let told = caller.who();
@@ -321,7 +321,7 @@ fn a_protocol_that_is_not_mcp_is_told_again_what_the_user_names() {
 }
 
 #[test]
-fn only_what_is_open_is_told_again() {
+fn only_open_sessions_are_replayed() {
     let stage = Stage::new();
     let replay = ["--protocol", "jsonrpc", "--replay", "session.open=session.close@params.sessionId"];
     let mut caller = stage.start(&[&QUICK[..], &replay].concat(), &["--plain"]);
@@ -337,9 +337,9 @@ fn only_what_is_open_is_told_again() {
     caller.end(&stage);
 }
 
-/// A new child counts its own requests from 0 again.
+/// The next child numbers its own requests from 0 again.
 #[test]
-fn what_the_dead_child_had_asked_is_cancelled_and_a_late_answer_does_not_reach_the_new_one() {
+fn requests_of_the_dead_child_are_cancelled_and_a_late_answer_does_not_reach_the_next_child() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &QUICK, &["--ask-when-ready"]);
     let asked = caller.notified("roots/list");
@@ -347,14 +347,14 @@ fn what_the_dead_child_had_asked_is_cancelled_and_a_late_answer_does_not_reach_t
     caller.error("die", json!({}));
     assert_eq!(caller.notified("notifications/cancelled")["params"]["requestId"], 0);
     let again = caller.notified("roots/list");
-    assert_ne!(again["id"], 0, "the host may still work on that one");
+    assert_ne!(again["id"], 0, "the host may still work on the first request");
     caller.send(&json!({ "jsonrpc": "2.0", "id": 0, "result": { "roots": ["too late"] } }));
     assert_eq!(caller.who()["answers"], json!([]));
     caller.send(&json!({ "jsonrpc": "2.0", "id": again["id"], "result": { "roots": ["in time"] } }));
-    assert_eq!(caller.who()["answers"], json!([0]), "under the id that the child has given");
+    assert_eq!(caller.who()["answers"], json!([0]), "the child must see its own id");
     assert!(!format!("{:?}", stage.lives()[1].heard).contains("too late"));
 
-    // Its number is free again, and what is asked and answered in one life is as it was said.
+    // The id is free again. Requests and answers within one life pass unchanged.
     let call = caller.ask("ask", json!({ "id": 0, "method": "roots/list" }));
     assert_eq!(caller.notified("roots/list")["id"], 0);
     caller.send(&json!({ "jsonrpc": "2.0", "id": 0, "result": {} }));
@@ -363,20 +363,20 @@ fn what_the_dead_child_had_asked_is_cancelled_and_a_late_answer_does_not_reach_t
     caller.end(&stage);
 }
 
-/// A generation starts when nothing of the last one is left, and not when its first process has ended: the new one would find the
-/// old one's locks, ports and databases in use.
+/// A generation starts when the tree of the last one is empty, not when its child has ended: the next child would find
+/// the old tree's locks, ports and databases in use.
 #[test]
-fn the_next_one_starts_only_when_the_tree_of_the_last_one_is_empty() {
+fn the_next_child_starts_only_when_the_tree_of_the_last_one_is_empty() {
     in_parallel(vec!["plain", "term-ignoring", "setsid", "daemon", "holding-stdout"], |kind| {
         let stage = Stage::new();
         let mut caller = begun(&stage, &[&QUICK[..], &["--term-grace", "6s"]].concat(), &[]);
         caller.result("fork", json!({ "kind": kind }));
-        // It has no environment, by which it is found, while it becomes another program.
-        wait_until("both are there", || stage.trees().len() > 1);
+        // A process in the middle of an exec shows no environment, by which the test finds it; wait.
+        wait_until("child and descendant run", || stage.trees().len() > 1);
         let before = stage.trees();
         let (dying, began) = (caller.ask("die", json!({})), Instant::now());
         assert_eq!(caller.answer(dying)["error"]["code"], -32000);
-        // Told at once, whoever of the tree is still there.
+        // The host gets the error at once, although a descendant may still live.
         assert!(began.elapsed() < Duration::from_secs(5), "{kind}: told after {:?}", began.elapsed());
         caller.who();
         let left: Vec<_> = before.iter().filter(|found| found.is_alive()).collect();
@@ -386,7 +386,7 @@ fn the_next_one_starts_only_when_the_tree_of_the_last_one_is_empty() {
     });
 }
 
-/// It can never answer again, whatever it is doing.
+/// Such a child can never answer again.
 #[test]
 fn a_child_that_has_closed_its_output_is_replaced() {
     let stage = Stage::new();
@@ -399,10 +399,10 @@ fn a_child_that_has_closed_its_output_is_replaced() {
     caller.end(&stage);
 }
 
-/// A client of today asks for the newer protocol first. A server that has heard of it would hold it against the handshake, so it
-/// is not told again.
+/// A current client first probes for the newer protocol. A server that sees the probe may refuse the older handshake,
+/// so the front does not replay the probe.
 #[test]
-fn after_a_fall_back_only_the_handshake_is_told_again() {
+fn after_a_fallback_only_the_handshake_is_replayed() {
     let stage = Stage::new();
     let mut caller = stage.start(&QUICK, &[]);
     caller.error("server/discover", modern(json!({})));
@@ -414,7 +414,7 @@ fn after_a_fall_back_only_the_handshake_is_told_again() {
 }
 
 #[test]
-fn in_the_newer_era_nothing_is_told_again_but_the_streams() {
+fn in_the_newer_era_only_streams_are_replayed() {
     let stage = Stage::new();
     let mut caller = stage.start(&QUICK, &["--modern"]);
     caller.result("server/discover", modern(json!({})));
@@ -431,11 +431,11 @@ fn in_the_newer_era_nothing_is_told_again_but_the_streams() {
     let told = caller.result("who", modern(json!({})));
     assert_eq!(told["listens"], json!([stream]), "the stream is open again, the cancelled one is not");
     let mut methods = stage.lives()[1].methods();
-    methods.retain(|method| method != "tools/list"); // whether it is still the same
+    methods.retain(|method| method != "tools/list"); // the front checks whether the list has changed
     assert_eq!(methods, ["subscriptions/listen", "who"]);
     caller.result("who", modern(json!({})));
-    assert_eq!(caller.unasked(), Vec::<Value>::new(), "the host knows already that its stream is open");
-    // What comes on it is the host's.
+    assert_eq!(caller.unasked(), Vec::<Value>::new(), "the host must not get a second acknowledgement");
+    // Notifications on the stream reach the host.
     let params = json!({ "uri": "a://b", "_meta": { "io.modelcontextprotocol/subscriptionId": stream } });
     caller.result("notify", modern(json!({ "method": "notifications/resources/updated", "params": params })));
     assert_eq!(caller.notified("notifications/resources/updated")["params"], params);
@@ -443,7 +443,7 @@ fn in_the_newer_era_nothing_is_told_again_but_the_streams() {
 }
 
 #[test]
-fn in_the_newer_era_a_changed_list_is_told_on_the_stream_that_wants_to_know() {
+fn in_the_newer_era_a_changed_list_is_announced_on_the_stream_that_subscribed_to_it() {
     let stage = Stage::new();
     stage.facts(&json!({ "tools": [{ "name": "one" }] }));
     let mut caller = stage.start(&QUICK, &["--modern"]);
@@ -463,9 +463,9 @@ fn in_the_newer_era_a_changed_list_is_told_on_the_stream_that_wants_to_know() {
     caller.end(&stage);
 }
 
-/// Stopping beats starting: nobody waits for an hour.
+/// Stopping beats starting: the front does not wait for the end of the backoff, an hour.
 #[test]
-fn a_host_that_leaves_while_nothing_lives_is_not_waited_for() {
+fn a_host_that_closes_during_the_backoff_ends_the_session_at_once() {
     let stage = Stage::new();
     let mut caller = begun(&stage, &["--backoff", "1h..1h"], &[]);
     caller.error("die", json!({}));
@@ -478,10 +478,10 @@ fn a_host_that_leaves_while_nothing_lives_is_not_waited_for() {
     assert_eq!(stage.lives().len(), 1);
 }
 
-/// Whoever of nostray's own processes is killed: either the session goes on with another child, or it ends; and in both cases
-/// nothing stays behind and nobody waits for ever.
+/// After a kill of any one nostray process, the session goes on with the next child, or it ends with its front. In both
+/// cases no process stays, and no call waits for ever.
 #[test]
-fn a_session_survives_the_end_of_those_who_keep_its_child() {
+fn a_session_survives_the_kill_of_any_keeper_of_its_child() {
     let names = |stage: &Stage| {
         let mut names: Vec<_> = stage.own().into_iter().map(|found| (found.stat.name.clone(), found)).collect();
         names.sort_by_key(|(_, found)| found.stat.start);
@@ -507,10 +507,10 @@ fn a_session_survives_the_end_of_those_who_keep_its_child() {
             stage.scene.expect_empty();
             continue;
         }
-        wait_until("it is dead", || !found.is_alive());
-        // A call may be cut off if the child goes with it; the next one is answered.
+        wait_until("the victim is dead", || !found.is_alive());
+        // A call may be cut off if the child ends with the keeper. The next call is answered.
         let answered = (0..3).any(|_| caller.call("who", json!({})).get("result").is_some());
-        assert!(answered, "{name} was killed, and nobody answers: {}", caller.errors());
+        assert!(answered, "{name} was killed, and no child answers: {}", caller.errors());
         caller.close();
         caller.code();
         stage.scene.expect_empty();

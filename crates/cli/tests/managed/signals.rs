@@ -1,5 +1,5 @@
-//! Signals to a supervised child's front mean what they mean without supervision, wherever the child is; and whoever of nostray's
-//! own processes is stopped, the session goes on or ends.
+//! Signals to a supervised child's front have the same effect as without supervision, in every state of the child. When
+//! any nostray process is stopped, the session goes on or ends.
 
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
@@ -25,17 +25,17 @@ fn is_stopped(found: &Found) -> bool {
 }
 
 #[test]
-fn what_a_host_sends_on_purpose_reaches_the_child_once() {
+fn a_signal_that_the_host_sends_reaches_the_child_once() {
     let stage = Stage::new();
     let (file, options) = (stage.file("got"), ["--respawn", "--term-grace", "20s"]);
     let mut caller = stage.start_command(&options, &[&badchild().display().to_string(), "count-signals", &file]);
-    wait_until("it is ready", || stage.printed().contains("ready"));
+    wait_until("the child is ready", || stage.printed().contains("ready"));
     let mut expected = String::new();
     for signal in [Signal::USR1, Signal::USR2, Signal::WINCH, Signal::CONT, Signal::TSTP, Signal::USR1] {
         front(&caller).send(signal);
         expected += &format!("{signal}\n");
         let so_far = expected.clone();
-        // Signals of the same number would merge if they were sent faster than they are seen.
+        // Two pending signals of the same number merge, so wait for each.
         wait_until("the child has it", || std::fs::read_to_string(&file).unwrap_or_default() == so_far);
     }
     front(&caller).send(Signal::TERM);
@@ -44,7 +44,7 @@ fn what_a_host_sends_on_purpose_reaches_the_child_once() {
     stage.scene.expect_empty();
 }
 
-/// Two of ours are in the group that a host has made, and one of them passes it on.
+/// Two nostray processes are in the group that the host has made, and one of them passes the signal on.
 #[test]
 fn a_signal_to_the_group_that_a_host_has_made_is_one_request() {
     for session in [false, true] {
@@ -58,35 +58,35 @@ fn a_signal_to_the_group_that_a_host_has_made_is_one_request() {
             command.args(&words[1..]).process_group(0);
         }
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("start");
-        wait_until("it is ready", || stage.printed().contains("ready"));
+        wait_until("the child is ready", || stage.printed().contains("ready"));
         let group = format!("-{}", process.id());
         assert!(std::process::Command::new("kill").args(["-TERM", "--", &group]).status().expect("kill").success());
         assert_eq!(process.wait().expect("wait").code(), Some(0));
-        assert!(std::path::Path::new(&file).exists(), "it was killed in its grace");
+        assert!(std::path::Path::new(&file).exists(), "the child was killed within its grace");
         stage.scene.expect_empty();
     }
 }
 
-/// A service manager, or `tree-kill`, signals every process there is.
+/// A service manager, or `tree-kill`, signals every process of the tree.
 #[test]
-fn a_signal_to_all_of_our_processes_is_one_request() {
+fn a_signal_to_all_nostray_processes_is_one_request() {
     for _ in 0..3 {
         let stage = Stage::new();
         let file = stage.file("flushed");
         let badchild = badchild().display().to_string();
         let mut caller =
             stage.start_command(&["--respawn", "--term-grace", "5s"], &[&badchild, "slow", "300", &file]);
-        wait_until("it is ready", || stage.printed().contains("ready"));
+        wait_until("the child is ready", || stage.printed().contains("ready"));
         stage.own().iter().for_each(|found| found.send(Signal::TERM));
         assert_eq!(caller.code(), 0);
-        assert!(std::path::Path::new(&file).exists(), "it was killed in its grace");
+        assert!(std::path::Path::new(&file).exists(), "the child was killed within its grace");
         stage.scene.expect_empty();
     }
 }
 
-/// Somebody has no patience left: whoever keeps the child at that moment hears of it.
+/// A second signal cuts the graces short, whichever keepers are left at that moment.
 #[test]
-fn a_second_signal_ends_all_patience_whoever_of_us_is_left() {
+fn a_second_signal_ends_the_graces_whichever_keepers_are_left() {
     let keepers = ["nostray-front", "nostray-spare", "nostray-guard"];
     for killed in 0..=3 {
         let stage = Stage::new();
@@ -100,17 +100,17 @@ fn a_second_signal_ends_all_patience_whoever_of_us_is_left() {
         for name in &keepers[..killed] {
             named(&stage, name).send(Signal::KILL);
         }
-        // Long enough for a tree that is not promised an hour.
+        // A tree without its grace of an hour would end within this time.
         assert!(!comes_true(Duration::from_millis(300), &mut || stage.trees().is_empty()), "{killed}: no grace");
         front(&caller).send(Signal::TERM);
-        wait_until("it has heard", || {
+        wait_until("the front has got the signal", || {
             String::from_utf8_lossy(&stage.nostray(&["ps", "--json"]).stdout).contains("it was stopped")
         });
         if killed == 0 {
-            // The front hears of a signal before its guard does, and it is the guard who counts them.
-            wait_until("its guard has heard", || stage.journal().contains("stopping: "));
+            // The guard counts the signals, and gets each one after the front.
+            wait_until("the guard has got the signal", || stage.journal().contains("stopping: "));
         }
-        // Two within a moment are one request.
+        // Two signals in quick succession count as one request.
         assert!(!comes_true(Duration::from_millis(100), &mut || stage.trees().is_empty()), "{killed}: no grace");
         front(&caller).send(Signal::TERM);
         stage.scene.expect_empty();
@@ -119,7 +119,7 @@ fn a_second_signal_ends_all_patience_whoever_of_us_is_left() {
     }
 }
 
-/// A user may have used up all queued signals that he is allowed, and a signal is heard of all the same.
+/// The user's limit of queued signals is used up. A signal still arrives.
 #[test]
 fn a_signal_ends_the_child_also_where_no_signal_can_be_queued() {
     let stage = Stage::new();
@@ -136,7 +136,7 @@ fn a_signal_ends_the_child_also_where_no_signal_can_be_queued() {
     assert_eq!(stage.lives().len(), 1);
 }
 
-/// Without a child it is the front itself that the signal ends.
+/// Without a child the signal ends the front itself.
 #[test]
 fn a_signal_while_no_child_is_there_ends_the_session() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129), (Signal::QUIT, 131)] {
@@ -144,18 +144,18 @@ fn a_signal_while_no_child_is_there_ends_the_session() {
         let mut caller = stage.start(&["--hibernate", "30ms"], &[]);
         caller.initialize();
         stage.wait_until_asleep();
-        // (More than one, if it slept before it was asked anything.)
+        // More than one, if the child slept before its handshake.
         let lives = stage.lives().len();
         front(&caller).send(Signal::USR1); // for a child, if there were one
         front(&caller).send(signal);
         assert_eq!(caller.code(), code);
         stage.scene.expect_empty();
-        assert_eq!(stage.lives().len(), lives, "nobody is woken to be ended");
+        assert_eq!(stage.lives().len(), lives, "the child was woken to be ended");
     }
 }
 
 #[test]
-fn those_of_us_who_keep_a_child_go_on_when_they_are_stopped() {
+fn stopped_keepers_are_continued() {
     let keepers = ["nostray-front", "nostray-spare", "nostray-guard"];
     for stopped in [&keepers[..1], &keepers[1..2], &keepers[2..], &keepers[..]] {
         let stage = Stage::new();
@@ -165,16 +165,17 @@ fn those_of_us_who_keep_a_child_go_on_when_they_are_stopped() {
             named(&stage, name).send(Signal::STOP);
         }
         caller.who();
-        wait_until("they go on", || stage.own().iter().all(|found| !is_stopped(found)));
+        wait_until("the keepers are continued", || stage.own().iter().all(|found| !is_stopped(found)));
         caller.close();
         assert_eq!(caller.code(), 137, "{stopped:?}");
         stage.scene.expect_empty();
     }
 }
 
-/// A host that ends while its front is stopped, or the child and everybody with it: nobody would ever act on it.
+/// A host ends while its front is stopped. Without a keeper that continues the front, no process would act on the
+/// host's end.
 #[test]
-fn a_front_that_is_stopped_hears_of_its_hosts_end_all_the_same() {
+fn a_stopped_front_acts_on_its_hosts_end() {
     for user in User::all() {
         for (hold, leader, isolate) in
             [(false, false, false), (true, false, false), (true, true, false), (true, true, true)]
@@ -187,10 +188,10 @@ fn a_front_that_is_stopped_hears_of_its_hosts_end_all_the_same() {
             words.extend(["--", badchild.as_str(), "tree", "cooperative", "setsid"]);
             let mut host = Host::start(&scene, if hold { &["--hold"] } else { &[] }, &words);
             let number = host.line().strip_prefix("front ").and_then(|number| number.parse().ok()).expect("a number");
-            wait_until("all are there", || scene.processes().len() == 7);
+            wait_until("all processes run", || scene.processes().len() == 7);
             let front = Found::by_pid(badchild::pid(number)).expect("is there");
             front.send(Signal::STOP);
-            wait_until("it is stopped", || is_stopped(&front));
+            wait_until("the front is stopped", || is_stopped(&front));
             host.kill();
             scene.expect_empty();
             host.expect_friend_untouched();
@@ -200,7 +201,7 @@ fn a_front_that_is_stopped_hears_of_its_hosts_end_all_the_same() {
 
 /// While the child is asleep, there is no other process of nostray that would continue the front.
 #[test]
-fn a_front_that_is_stopped_while_its_child_is_asleep_hears_of_its_hosts_end() {
+fn a_stopped_front_whose_child_is_asleep_acts_on_its_hosts_end() {
     for hold in [false, true] {
         let (scene, folder) = (Scene::new(User::Current), Folder::new("asleep"));
         let (nostray, badchild) = (nostray().display().to_string(), badchild().display().to_string());
@@ -213,39 +214,40 @@ fn a_front_that_is_stopped_while_its_child_is_asleep_hears_of_its_hosts_end() {
         });
         let front = Found::by_pid(badchild::pid(number)).expect("is there");
         front.send(Signal::STOP);
-        wait_until("it is stopped", || is_stopped(&front));
+        wait_until("the front is stopped", || is_stopped(&front));
         host.kill();
         scene.expect_empty();
         host.expect_friend_untouched();
     }
 }
 
-/// Somebody looks at a child with a debugger: nostray does not interfere. When it is to end, it ends.
+/// A user may stop a child to look at it, as with a debugger: nostray does not continue it. When the child has to end,
+/// it ends.
 #[test]
-fn a_child_that_is_stopped_stays_so_until_it_is_continued_or_ended() {
+fn a_stopped_child_stays_stopped_until_it_is_continued_or_ended() {
     let stage = Stage::new();
     let mut caller = stage.start(&["--respawn", "--eof-grace", "150ms", "--term-grace", "20s"], &[]);
     caller.initialize();
     let child = stage.child();
     child.send(Signal::STOP);
-    wait_until("it is stopped", || is_stopped(&child));
+    wait_until("the child is stopped", || is_stopped(&child));
     let waiting = caller.ask("who", json!({}));
-    assert!(!comes_true(Duration::from_millis(300), &mut || !is_stopped(&child)), "it was continued");
-    assert!(stage.own().iter().all(|found| !is_stopped(found)), "somebody of ours was stopped with it");
-    wait_until("it is on record", || stage.states() == ["ready"]);
+    assert!(!comes_true(Duration::from_millis(300), &mut || !is_stopped(&child)), "the child was continued");
+    assert!(stage.own().iter().all(|found| !is_stopped(found)), "a nostray process was stopped with the child");
+    wait_until("the child is on record", || stage.states() == ["ready"]);
     child.send(Signal::CONT);
     assert_eq!(caller.answer(waiting)["result"]["pid"], child.stat.pid.as_raw_pid());
     child.send(Signal::STOP);
-    wait_until("it is stopped", || is_stopped(&child));
+    wait_until("the child is stopped", || is_stopped(&child));
     caller.close();
-    assert_eq!(caller.code(), 143, "it was continued to get its SIGTERM");
+    assert_eq!(caller.code(), 143, "the child must be continued to get its SIGTERM");
     stage.scene.expect_empty();
     assert_eq!(stage.lives().len(), 1);
 }
 
-/// Whoever ends the child on purpose does not want another one: a limit of the user's, or a signal to its guard.
+/// A limit of the user, or a signal to the guard, ends the child on purpose: the front does not restart it.
 #[test]
-fn a_child_that_was_ended_on_purpose_does_not_come_back() {
+fn a_child_that_was_ended_on_purpose_is_not_restarted() {
     for how in ["idle", "guard"] {
         let stage = Stage::new();
         let options: &[&str] = if how == "idle" { &["--respawn", "--idle-timeout", "3s"] } else { &["--respawn"] };
@@ -260,19 +262,19 @@ fn a_child_that_was_ended_on_purpose_does_not_come_back() {
     }
 }
 
-/// What the host had ignored ends nothing, but the child may have decided otherwise.
+/// A signal that the host ignores does not end the session. The child may handle it, so the front passes it on.
 #[test]
-fn what_the_host_has_ignored_ends_nothing_but_still_reaches_the_child() {
+fn a_signal_that_the_host_ignores_ends_nothing_but_reaches_the_child() {
     let stage = Stage::new();
     let file = stage.file("got");
     let (nostray, badchild) = (nostray().display().to_string(), badchild().display().to_string());
     let script = "trap '' HUP INT; exec \"$@\"";
     let words = ["-c", script, "sh", &nostray, "run", "--respawn", "--", &badchild, "count-signals", &file];
     let mut caller = stage.start_plain("sh", &words);
-    wait_until("it is ready", || stage.printed().contains("ready"));
+    wait_until("the child is ready", || stage.printed().contains("ready"));
     for signal in [Signal::HUP, Signal::INT] {
         front(&caller).send(signal);
-        wait_until("it arrives", || {
+        wait_until("the child has the signal", || {
             std::fs::read_to_string(&file).is_ok_and(|got| got.contains(&signal.to_string()))
         });
     }
@@ -281,14 +283,14 @@ fn what_the_host_has_ignored_ends_nothing_but_still_reaches_the_child() {
     stage.scene.expect_empty();
 }
 
-/// What kills a process and cannot be passed on kills the front, and the guard sees to the rest.
+/// SIGABRT kills the front and is not passed on. The guard then ends the tree, within its graces.
 #[test]
-fn a_front_that_dies_of_something_else_takes_its_tree_along() {
+fn the_tree_of_a_front_that_dies_of_sigabrt_ends_within_its_graces() {
     let stage = Stage::new();
     let options = ["--respawn", "--eof-grace", "100ms", "--term-grace", "100ms"];
     let command = [&badchild().display().to_string(), "tree", "stubborn", "setsid"];
     let caller = stage.start_command(&options, &command);
-    wait_until("it is ready", || stage.printed().contains("ready"));
+    wait_until("the child is ready", || stage.printed().contains("ready"));
     let began = Instant::now();
     front(&caller).send(Signal::ABRT);
     drop(caller);

@@ -1,5 +1,5 @@
-//! The child is killed a thousand times, at random moments under load. Each request is answered exactly once, by a result or by an
-//! error; each kill is followed by one start; and nobody is left.
+//! The child is killed a thousand times, at random moments under load. Each request is answered exactly once, by a
+//! result or by an error. Each kill leads to one start. At the end no process is left.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,7 +15,7 @@ use testkit::stage::{Caller, Stage};
 const SESSIONS: u64 = 4;
 const KILLS: usize = 250;
 
-/// A small generator of numbers that are random enough.
+/// Random numbers; the same seed gives the same numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -25,7 +25,7 @@ impl Dice {
     }
 }
 
-/// What a host knows of its requests.
+/// The host's open requests, and the number of answers.
 #[derive(Default)]
 struct Ledger {
     open: HashMap<u64, &'static str>,
@@ -46,10 +46,10 @@ impl Ledger {
         assert!(self.open.insert(id, method).is_none());
     }
 
-    /// Takes in one line. Only what was asked is answered, and once.
+    /// Checks one line: it answers an open request, which gets no second answer.
     fn take(&mut self, line: &[u8]) {
         let message: Value = serde_json::from_slice(line).expect("JSON");
-        assert!(message["method"].is_null(), "nobody has asked for {message}");
+        assert!(message["method"].is_null(), "no answer, but a request or notification: {message}");
         let id = message["id"].as_u64().expect("a number");
         let method = self.open.remove(&id).unwrap_or_else(|| panic!("answered twice, or never asked: {message}"));
         match message.get("result") {
@@ -66,7 +66,7 @@ impl Ledger {
     }
 }
 
-/// The server's record, of which only the starts are looked at, and only what is new.
+/// Reads the starts from the server's record, each line once.
 struct Starts {
     record: BufReader<File>,
     line: String,
@@ -104,8 +104,8 @@ fn storm(seed: u64) {
     caller.result("resources/subscribe", json!({ "uri": "test://a" }));
     let (mut dice, mut ledger, mut starts) = (Dice(seed), Ledger::default(), Starts::of(&stage));
     for kill in 0..KILLS {
-        let victim = starts.wait_for(&stage, kill).expect("nobody else ends it");
-        // From the moment when it starts until it has answered a few.
+        let victim = starts.wait_for(&stage, kill).expect("only this test ends the child");
+        // The kill comes at any time from the child's start until it has answered a few calls.
         for _ in 0..dice.below(12) {
             ledger.ask(&mut caller, &mut dice);
         }
@@ -116,7 +116,7 @@ fn storm(seed: u64) {
             }
         }
         if kill % 4 == 0 {
-            // Something is in flight for certain: on a slow machine it is killed most often before it has been asked anything.
+            // A call is surely in flight. On a slow machine most kills come before the child gets a call.
             let hang = caller.ask("hang", json!({}));
             let echo = caller.ask("echo", json!([1]));
             ledger.open.extend([(hang, "hang"), (echo, "echo")]);
@@ -141,6 +141,6 @@ fn storm(seed: u64) {
 }
 
 #[test]
-fn a_thousand_kills_lose_no_request_and_leave_nobody() {
+fn a_thousand_kills_lose_no_request_and_leave_no_process() {
     in_parallel((1..=SESSIONS).collect(), |seed| storm(seed * 7919));
 }

@@ -1,5 +1,5 @@
-//! A supervised child on a terminal, where a person types JSON: keys end the session or stop the job, and a closed terminal ends
-//! everything, wherever the child is.
+//! A supervised child on a terminal, where a user types JSON: keys end the session or stop the job, and a closed
+//! terminal ends everything, in every state of the child.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ const CTRL_C: &str = "\x03";
 const CTRL_BACKSLASH: &str = "\x1c";
 const CTRL_Z: &str = "\x1a";
 
-/// Somebody at a terminal.
+/// A user at a terminal.
 struct Person {
     master: File,
     seen: String,
@@ -53,7 +53,7 @@ impl Person {
         self.sees(&format!("\"id\":{id},\"result\""));
     }
 
-    /// Waits for a text on the screen, after everything that was waited for before.
+    /// Waits for a text on the screen, after the texts that earlier calls waited for.
     fn sees(&mut self, text: &str) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -77,12 +77,12 @@ impl Person {
             status = self.process.try_wait().expect("look");
             status.is_some()
         });
-        status.expect("it does not end").code()
+        status.expect("the command does not end").code()
     }
 }
 
 #[test]
-fn keys_end_the_session_wherever_the_child_is() {
+fn keys_end_the_session_in_every_state_of_the_child() {
     for (key, code) in [(CTRL_C, 130), (CTRL_BACKSLASH, 131)] {
         for asleep in [false, true] {
             let stage = Stage::new();
@@ -97,13 +97,13 @@ fn keys_end_the_session_wherever_the_child_is() {
             person.types(key);
             assert_eq!(person.exit_code(), Some(code), "asleep: {asleep}");
             stage.scene.expect_empty();
-            assert_eq!(stage.lives().len(), lives, "asleep: {asleep}: another one was started");
+            assert_eq!(stage.lives().len(), lives, "asleep: {asleep}: another child was started");
         }
     }
 }
 
 #[test]
-fn a_closed_terminal_ends_everything_wherever_the_child_is() {
+fn a_closed_terminal_ends_everything_in_every_state_of_the_child() {
     for asleep in [false, true] {
         let stage = Stage::new();
         let words = Person::server(&stage, if asleep { &["--hibernate", "50ms"] } else { &[] });
@@ -118,13 +118,13 @@ fn a_closed_terminal_ends_everything_wherever_the_child_is() {
         drop(master);
         stage.scene.expect_empty();
         process.wait().expect("reap");
-        assert_eq!(stage.lives().len(), lives, "asleep: {asleep}: another one was started");
+        assert_eq!(stage.lives().len(), lives, "asleep: {asleep}: another child was started");
     }
 }
 
 /// A shell sees a stopped job, and continues it.
 #[test]
-fn a_job_can_be_stopped_and_continued_wherever_the_child_is() {
+fn a_job_can_be_stopped_and_continued_in_every_state_of_the_child() {
     for asleep in [false, true] {
         let stage = Stage::new();
         let words = Person::server(&stage, if asleep { &["--hibernate", "100ms"] } else { &[] }).join(" ");
@@ -134,22 +134,24 @@ fn a_job_can_be_stopped_and_continued_wherever_the_child_is() {
         wait_until("the server is there", || !stage.lives().is_empty());
         person.asks(1, "who");
         if asleep {
-            wait_until("it sleeps", || stage.states() == ["asleep"]);
+            wait_until("the child is asleep", || stage.states() == ["asleep"]);
         }
         person.types(CTRL_Z);
         person.sees("Stopped");
         let stopped = |found: &Found| nostray_sys::proc::Stat::of(found.stat.pid).is_some_and(|s| s.is_stopped());
         let front = || stage.own().into_iter().find(|found| found.stat.name == "nostray").expect("is there");
-        wait_until("it is stopped", || stopped(&front()));
+        wait_until("the front is stopped", || stopped(&front()));
         person.sees("prompt> ");
         person.types("fg\n");
-        wait_until("it goes on", || stage.own().iter().all(|found| !stopped(found)));
-        // A shell says that it continues a job a moment before it hands the terminal over.
-        wait_until("it has the terminal", || badchild::foreground_group(&person.master) == Some(front().stat.pid));
+        wait_until("all nostray processes are continued", || stage.own().iter().all(|found| !stopped(found)));
+        // A shell reports that it continues a job before it makes it the terminal's foreground group.
+        wait_until("the front has the terminal", || {
+            badchild::foreground_group(&person.master) == Some(front().stat.pid)
+        });
         person.asks(2, "who");
         if asleep {
-            // Not while it falls asleep: one that ends by the end of its input just then has its own code.
-            wait_until("it sleeps again", || stage.states() == ["asleep"]);
+            // Wait: a child that just ends by the end of its input would give its own exit code.
+            wait_until("the child is asleep again", || stage.states() == ["asleep"]);
         }
         person.types(CTRL_C);
         person.sees("prompt> ");

@@ -1,4 +1,4 @@
-//! A server that keeps failing is given up: it is not started for ever, and whoever calls learns at once why.
+//! The front gives up a server that keeps failing: it stops starting it, and answers each call at once with the reason.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -13,13 +13,13 @@ fn hello(caller: &mut Caller) -> Value {
 }
 
 #[test]
-fn one_that_exits_at_once_is_started_a_few_times_and_then_every_call_says_why() {
+fn a_server_that_exits_at_once_is_started_a_few_times_and_then_every_call_is_told_why() {
     for user in User::all() {
         let stage = Stage::for_user(user);
         let options = ["--respawn", "--backoff", "5ms..20ms", "--max-failures", "4/1m"];
         let server = ["--stderr", "cannot open the database", "--exit-at-once", "3"];
         let mut caller = stage.start(&options, &server);
-        wait_until("it is given up", || stage.states() == ["tripped"]);
+        wait_until("the server is given up", || stage.states() == ["tripped"]);
         assert_eq!(stage.lives().len(), 4);
         stage.expect_no_tree();
         let mut times = Vec::new();
@@ -33,10 +33,10 @@ fn one_that_exits_at_once_is_started_a_few_times_and_then_every_call_says_why() 
             assert!(message.contains("exited with 3") && message.contains("was not made"), "{message}");
             assert_eq!(error["data"]["nostray"]["stderr"], json!(["cannot open the database"]));
         }
-        // On a busy machine any one of them may have to wait for the processor.
+        // On a busy machine any one call may wait for the CPU.
         assert!(times.iter().min() < Some(&Duration::from_secs(5)), "told after {times:?}");
-        assert_eq!(stage.lives().len(), 4, "no call has started it");
-        wait_until("it is said", || caller.errors().contains("cannot open the database"));
+        assert_eq!(stage.lives().len(), 4, "a call started the server");
+        wait_until("the front has reported it", || caller.errors().contains("cannot open the database"));
         let journal = stage.journal();
         assert!(journal.contains("exited with 3"), "{journal}");
         caller.close();
@@ -45,9 +45,9 @@ fn one_that_exits_at_once_is_started_a_few_times_and_then_every_call_says_why() 
     }
 }
 
-/// The first one to be told is the one that waits, and not only those who come later.
+/// Calls that already wait get the error as well, not only later calls.
 #[test]
-fn calls_that_wait_for_one_that_is_given_up_are_told() {
+fn calls_that_wait_for_a_server_that_is_given_up_are_told() {
     let stage = Stage::new();
     stage.facts(&json!({}));
     let options = ["--respawn", "--backoff", "50ms..50ms", "--max-failures", "3/1m"];
@@ -72,10 +72,10 @@ fn pauses_between_starts_grow_up_to_the_longest() {
     let stage = Stage::new();
     let options = ["--backoff", "100ms..400ms", "--max-failures", "6/1m"];
     let mut caller = stage.start(&options, &["--exit-at-once", "1"]);
-    wait_until("it is given up", || stage.states() == ["tripped"]);
+    wait_until("the server is given up", || stage.states() == ["tripped"]);
     let starts: Vec<_> = stage.lives().iter().map(|life| life.started).collect();
     let gaps: Vec<_> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    // Luck takes up to half of each.
+    // Jitter takes up to half of each pause.
     let least = [50, 100, 200, 200, 200];
     assert_eq!(gaps.len(), least.len());
     assert!(gaps.iter().zip(least).all(|(gap, least)| *gap >= least), "{gaps:?}");
@@ -85,7 +85,7 @@ fn pauses_between_starts_grow_up_to_the_longest() {
     stage.scene.expect_empty();
 }
 
-/// Given up is not for ever: after a while the next call tries again, once, and a server that is well takes up the session.
+/// After a while the next call starts the server again, once. A server that works again takes up the session.
 #[test]
 fn after_a_while_the_next_call_tries_again_and_one_failure_is_enough_then() {
     let stage = Stage::new();
@@ -95,17 +95,17 @@ fn after_a_while_the_next_call_tries_again_and_one_failure_is_enough_then() {
     caller.initialize();
     stage.facts(&json!({ "exit": 4 }));
     caller.error("die", json!({}));
-    wait_until("it is given up", || stage.states() == ["tripped"]);
+    wait_until("the server is given up", || stage.states() == ["tripped"]);
     assert_eq!(stage.lives().len(), 3);
-    wait_until("it may be tried again", || {
+    wait_until("a call starts the server again", || {
         caller.error("who", json!({}));
         stage.lives().len() > 3
     });
-    wait_until("it is given up again", || stage.states() == ["tripped"]);
-    assert_eq!(stage.lives().len(), 4, "one failure was enough");
+    wait_until("the server is given up again", || stage.states() == ["tripped"]);
+    assert_eq!(stage.lives().len(), 4, "one failure must be enough");
     stage.facts(&json!({}));
     let mut told = Value::Null;
-    wait_until("it is well again", || {
+    wait_until("the server works again", || {
         told = caller.call("who", json!({}));
         told.get("result").is_some()
     });
@@ -115,7 +115,7 @@ fn after_a_while_the_next_call_tries_again_and_one_failure_is_enough_then() {
 }
 
 #[test]
-fn a_new_one_that_refuses_the_handshake_has_failed() {
+fn a_next_child_that_refuses_the_handshake_has_failed() {
     let stage = Stage::new();
     stage.facts(&json!({}));
     let options = ["--backoff", "1ms..10ms", "--max-failures", "3/1m"];
@@ -126,7 +126,7 @@ fn a_new_one_that_refuses_the_handshake_has_failed() {
     let error = caller.error("who", json!({}));
     let message = error["message"].as_str().expect("text");
     assert!(message.contains("refused the handshake"), "{message}");
-    wait_until("it is given up", || stage.states() == ["tripped"]);
+    wait_until("the server is given up", || stage.states() == ["tripped"]);
     let lives = stage.lives();
     assert_eq!(lives.len(), 3);
     assert!(lives[1..].iter().all(|life| life.methods() == ["initialize"]), "{lives:?}");
@@ -138,7 +138,7 @@ fn a_new_one_that_refuses_the_handshake_has_failed() {
 }
 
 #[test]
-fn a_command_that_is_not_there_ends_the_session_with_a_clear_word() {
+fn a_command_that_is_not_there_ends_the_session_with_a_clear_message() {
     let script = |stage: &Stage| {
         let path = stage.file("not-executable");
         std::fs::write(&path, "text").expect("write");
@@ -146,7 +146,8 @@ fn a_command_that_is_not_there_ends_the_session_with_a_clear_word() {
     };
     let stage = Stage::new();
     for (command, code) in [("no-such-command".to_owned(), 127), (script(&stage), 126)] {
-        // Said before it starts: it ends by itself as soon as it has been answered, or nobody has asked.
+        // Write the request before the front starts: the front ends as soon as it has answered, or if it finds no
+        // request.
         let (reader, mut writer) = std::io::pipe().expect("a pipe");
         let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {} });
         let request = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
@@ -163,9 +164,9 @@ fn a_command_that_is_not_there_ends_the_session_with_a_clear_word() {
     }
 }
 
-/// It has worked before, so that it may work again: an update may be replacing it this moment.
+/// The command worked before, so it may work again: an update may just be replacing it.
 #[test]
-fn a_command_that_has_gone_meanwhile_is_a_failure_like_others() {
+fn a_command_that_is_removed_later_is_a_failure_like_others() {
     let stage = Stage::new();
     let (program, away) = (stage.file("program"), stage.file("away"));
     let copied = std::process::Command::new("cp").arg(badchild::badchild()).arg(&program).status();
@@ -176,15 +177,15 @@ fn a_command_that_has_gone_meanwhile_is_a_failure_like_others() {
     std::fs::rename(&program, &away).expect("move");
     caller.error("die", json!({}));
     let waiting = caller.ask("who", json!({}));
-    wait_until("it has been tried", || stage.journal().contains("cannot run"));
+    wait_until("the front has tried to start it", || stage.journal().contains("cannot run"));
     std::fs::rename(&away, &program).expect("move back");
     assert!(caller.answer(waiting).get("result").is_some());
     caller.end(&stage);
 }
 
-/// One server's misery is not another's: many that fail at once do not start in step, and each is bounded.
+/// Many servers fail at once. Each is started a bounded number of times.
 #[test]
-fn many_that_fail_are_each_bounded() {
+fn each_of_many_failing_servers_is_started_a_bounded_number_of_times() {
     in_parallel((0..12).collect(), |_| {
         let stage = Stage::new();
         let options = ["--backoff", "5ms..20ms", "--max-failures", "5/1m"];
@@ -195,7 +196,7 @@ fn many_that_fail_are_each_bounded() {
                 break;
             }
         }
-        wait_until("it is given up", || stage.states() == ["tripped"]);
+        wait_until("the server is given up", || stage.states() == ["tripped"]);
         assert_eq!(stage.lives().len(), 5);
         caller.close();
         caller.code();

@@ -1,5 +1,5 @@
-//! The options of a supervised child: what is wrong with one is said so that it can be put right, and each of them by itself is
-//! enough to supervise.
+//! The options of a supervised child: an error says how to correct a wrong option, and each option by itself turns
+//! supervision on.
 
 use std::process::{Command, Output, Stdio};
 
@@ -32,7 +32,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn what_is_wrong_with_an_option_is_said_with_an_example() {
+fn an_error_about_an_option_gives_an_example() {
     let wrong = [
         ("--backoff", "1s", "250ms..30s"),
         ("--backoff", "soon..later", "250ms..30s"),
@@ -70,7 +70,7 @@ fn what_is_wrong_with_an_option_is_said_with_an_example() {
 }
 
 #[test]
-fn help_manual_and_completions_have_all_of_them() {
+fn help_manual_and_completions_have_all_options() {
     let help = text(&call(&["run", "--help"]).stdout);
     let page = text(&call(&["man", "run"]).stdout).replace("\\-", "-");
     let script = text(&call(&["completions", "bash"]).stdout);
@@ -85,7 +85,7 @@ fn help_manual_and_completions_have_all_of_them() {
 }
 
 #[test]
-fn each_of_them_is_enough_to_supervise() {
+fn each_option_is_enough_to_supervise() {
     let options = vec![
         vec!["--respawn"],
         vec!["--backoff", "1ms..2ms"],
@@ -108,26 +108,26 @@ fn each_of_them_is_enough_to_supervise() {
         assert_eq!(caller.unasked(), Vec::<serde_json::Value>::new(), "{options:?}");
         caller.end(&stage);
     });
-    // Without any of them every byte passes.
+    // Without any of these options every byte passes.
     let stage = Stage::new();
     let mut caller = stage.start(&[], &["--banner", "for the host"]);
     assert_eq!(caller.next_line(), b"for the host\n");
     caller.end(&stage);
 }
 
-/// Options for the tree hold for a supervised one, too.
+/// Options for the tree apply to a supervised child, too.
 #[test]
-fn sessions_labels_and_the_pid_namespace_go_with_it() {
+fn sessions_labels_and_the_pid_namespace_apply_to_a_supervised_child() {
     let stage = Stage::new();
     let options = ["--respawn", "--backoff", "1ms..2ms", "--session", "s", "--label", "k=v", "--isolate", "pid"];
     let mut caller = stage.start(&options, &["--plain"]);
-    assert!(caller.pid() < 10, "it is in a namespace of its own");
+    assert!(caller.pid() < 10, "the child must be in a pid namespace of its own");
     caller.error("die", json!({}));
     assert!(caller.pid() < 10);
     for words in [["ps", "-q", "--session", "s"], ["ps", "-q", "--label", "k=v"]] {
         let found = stage.nostray(&words);
         assert!(found.status.success(), "{words:?}");
-        assert_eq!(text(&found.stdout).lines().count(), 1, "one session is one line");
+        assert_eq!(text(&found.stdout).lines().count(), 1, "one session must be one line");
     }
     assert_eq!(stage.nostray(&["ps", "-q", "--session", "t"]).status.code(), Some(1));
     assert!(stage.nostray(&["stop", "--session", "s"]).status.success());

@@ -1,9 +1,9 @@
 //! The protocol's own conformance suite, pointed at a server on stdio.
 //!
-//! The suite speaks HTTP only: it tests a server at a URL, or starts a client with a URL. So a small bridge stands between
-//! (`peers/node/bridge.mjs`), and behind it, on stdio, a server that has what the suite's scenarios ask for. Three of the
-//! scenarios look at HTTP itself (two at event streams, one at the Host header) and see only the bridge; the scenarios for
-//! clients (most of them about authorization) have no place for a server on stdio, and are left out.
+//! The suite speaks HTTP only: it tests a server at a URL, or starts a client with a URL. So a small bridge
+//! (`peers/node/bridge.mjs`) connects it to a server on stdio that has what the suite's scenarios ask for. Three of the
+//! scenarios test HTTP itself (two event streams, one the Host header) and see only the bridge. The scenarios for
+//! clients (most of them about authorization) do not apply to a server on stdio, and are left out.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,16 +15,16 @@ use std::time::Duration;
 use badchild::{Folder, Scene, User, comes_true};
 use serde_json::Value;
 
-/// How long the suite may take on a machine that is busy with other tests. It is done in half a minute.
+/// How long the suite may take on a machine that is busy with other tests. On an idle machine it takes half a minute.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// How long the bridge waits before each request, in seconds.
 const PAUSE: &str = "0.25";
 
-/// What the suite has found: for each scenario its checks, each with its outcome.
+/// The findings of the suite: for each scenario its checks, each with its outcome.
 pub(crate) type Findings = BTreeMap<String, Vec<(String, String)>>;
 
-/// Runs the suite's scenarios for servers against its server on stdio, through a wrapper. Also says how often the server
-/// was started.
+/// Runs the suite's scenarios for servers against a server on stdio, through a wrapper. Also returns how often the
+/// server was started.
 pub(crate) fn run_suite(node: &Path, wrapper: &[PathBuf]) -> (Findings, usize) {
     let (scene, folder) = (Scene::new(User::Current), Folder::new("conformance"));
     let [results, started, complained] = ["results", "started", "complained"].map(|name| folder.path().join(name));
@@ -56,7 +56,7 @@ pub(crate) fn run_suite(node: &Path, wrapper: &[PathBuf]) -> (Findings, usize) {
     (findings, fs::read_to_string(&started).expect("read").lines().count())
 }
 
-/// From `server-SCENARIO-TIME/checks.json`.
+/// Reads the findings from `server-SCENARIO-TIME/checks.json`.
 fn read_findings(results: &Path) -> Findings {
     let mut findings = Findings::new();
     for entry in fs::read_dir(results).expect("the results").flatten() {

@@ -1,7 +1,8 @@
-//! A hostile session beside an honest one, with real servers: none of the honest one's answers is lost, changed or another's.
+//! A hostile session beside an honest one, with real servers: no answer of the honest session is lost, changed, or
+//! replaced by an answer of the hostile one.
 //!
-//! The hostile session says whatever has once made one session speak with another's voice. `NOSTRAY_LONG=1` makes it 10,000 calls with
-//! each server.
+//! The hostile session sends every kind of line that once let one session speak for another. With `NOSTRAY_LONG=1`, the
+//! honest session makes 10,000 calls with each server.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -23,7 +24,7 @@ fn calls() -> u64 {
     if std::env::var_os("NOSTRAY_LONG").is_some() { 10_000 } else { 1_000 }
 }
 
-/// What the hostile session says: each with a call of the honest one in mind, by an id that it might have.
+/// The lines of the hostile session. Each targets a call of the honest session by an id that the call might have.
 fn attacks(victim: u64) -> Vec<String> {
     let padding = "x".repeat(1500);
     let evil = format!(
@@ -65,7 +66,7 @@ fn attacks(victim: u64) -> Vec<String> {
     lines
 }
 
-/// Says one of its lines whenever the honest one was answered, until that is through.
+/// Sends some hostile lines after each answer to the honest session, until that session is done.
 fn be_hostile(mut stdin: ChildStdin, answered: &Receiver<()>) -> ChildStdin {
     let mut said = 0;
     loop {
@@ -74,16 +75,16 @@ fn be_hostile(mut stdin: ChildStdin, answered: &Receiver<()>) -> ChildStdin {
                 return stdin;
             }
             said += 1;
-            // Ids that are counted up would be somewhere behind the number of calls so far.
+            // If ids were counted up, those of open calls would be somewhat above the number of calls so far.
             let behind = said + said * 7919 % (4 * said + IN_FLIGHT);
             for victim in behind..behind + 4 {
-                writeln!(stdin, "{}", attacks(victim)[kind]).expect("nostray takes what it is told");
+                writeln!(stdin, "{}", attacks(victim)[kind]).expect("nostray reads the line");
             }
         }
     }
 }
 
-/// Makes its calls, many at once, and sees that each is answered once, by what it asked for.
+/// Makes the honest session's calls, many at once, and checks that each is answered once, with its own text.
 fn be_honest(caller: &mut Caller, told: &Sender<()>) {
     let text = |id: u64| format!("honest {id} \u{2028} {}", "y".repeat((id % 50 * 40) as usize));
     let mut open: BTreeMap<u64, String> = BTreeMap::new();
@@ -98,14 +99,14 @@ fn be_honest(caller: &mut Caller, told: &Sender<()>) {
         let line = caller.next_line();
         let answer: Value = serde_json::from_slice(&line).expect("JSON");
         let expected = answer["id"].as_u64().and_then(|id| open.remove(&id));
-        let expected = expected.unwrap_or_else(|| panic!("nothing was asked that this answers: {answer}"));
+        let expected = expected.unwrap_or_else(|| panic!("answers no open call: {answer}"));
         assert_eq!(answer["result"]["content"][0]["text"], expected, "{answer}");
         answered += 1;
         told.send(()).ok();
     }
 }
 
-/// Shakes hands in the older way, which all servers know.
+/// Makes the handshake of the older protocol, which all servers know.
 fn begin(caller: &mut Caller) {
     let client = json!({ "name": "test", "version": "1" });
     let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
@@ -123,17 +124,17 @@ fn an_honest_session_is_served_beside_a_hostile_one(server: Option<Vec<PathBuf>>
     let mut sessions = [(); 2].map(|()| many.share_command(&["--require-share"], &words, |_| {}));
     sessions.iter_mut().for_each(begin);
     let [mut honest, mut hostile] = sessions;
-    assert_eq!(many.pens().len(), 1, "they share one server");
+    assert_eq!(many.pens().len(), 1, "the sessions must share one server");
     let (tell, answered) = channel();
     std::thread::scope(|scope| {
         let stdin = hostile.take_stdin();
         let attacking = scope.spawn(move || be_hostile(stdin, &answered));
         let serving = scope.spawn(|| be_honest(&mut honest, &{ tell }));
         let served = serving.join();
-        hostile.give_stdin(attacking.join().expect("it could say everything"));
+        hostile.give_stdin(attacking.join().expect("the hostile session could send all lines"));
         served.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
-    // It was heard all the while, and the child is the same.
+    // Both sessions are still attached, and the child was never restarted.
     assert_eq!(many.wait_for_leases(2)["generation"], 1);
     drop((honest, hostile));
 }

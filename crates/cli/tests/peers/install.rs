@@ -1,6 +1,7 @@
-//! Installs real MCP clients and servers, in pinned versions, below the target folder: once, whoever asks first.
+//! Installs real MCP clients and servers, in pinned versions, below the target folder. The first test that needs them
+//! installs them.
 //!
-//! What a machine lacks (Python, Node) is said loudly and skips the tests that need it; where `CI=true`, it fails them.
+//! Where Python or Node is missing, the tests that need it are skipped with a message; with `CI=true` they fail.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// Something that is installed by itself.
+/// A set of peers that is installed together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kit {
     /// The Python SDK 1.x.
@@ -22,10 +23,10 @@ pub(crate) enum Kit {
 }
 
 impl Kit {
-    /// The folder that it is in, installed by now; or `None` where it cannot be, and that is no failure.
+    /// Installs the kit if necessary, and returns its folder. `None` where the machine lacks a tool and the tests are
+    /// skipped.
     ///
-    /// # Panics
-    /// If it cannot be installed although the machine has what it takes, or on a machine that should have it.
+    /// # Panics If the installation fails, or if a tool is missing and `CI=true`.
     pub(crate) fn folder(self) -> Option<PathBuf> {
         if let Err(missing) = self.has_tools() {
             assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{missing}, and CI=true");
@@ -35,7 +36,7 @@ impl Kit {
         let all = target_folder().join("peers");
         let folder = all.join(self.name());
         fs::create_dir_all(&folder).expect("make the folder");
-        // Held by another test, or by another run of the tests, until it has installed.
+        // Another test, or another run of the tests, holds the lock while it installs.
         let lock = File::create(all.join(format!("{}.lock", self.name()))).expect("make the lock");
         lock.lock().expect("wait for the lock");
         let (stamp, wanted) = (all.join(format!("{}.stamp", self.name())), self.pins());
@@ -50,7 +51,7 @@ impl Kit {
         Some(folder)
     }
 
-    /// A command of it: its files by their path, other words as they are.
+    /// A command of the kit: words that name its files become paths, other words stay.
     pub(crate) fn words(self, program: &str, rest: &[&str]) -> Option<Vec<PathBuf>> {
         let folder = self.folder()?;
         let found = |word: &str| Some(folder.join(word)).filter(|file| file.is_file()).unwrap_or_else(|| word.into());
@@ -66,7 +67,7 @@ impl Kit {
         }
     }
 
-    /// What is missing, if anything.
+    /// The missing tool, if any.
     fn has_tools(self) -> Result<(), String> {
         let works = |program: &str, words: &[&str]| {
             let mut command = Command::new(program);
@@ -114,12 +115,12 @@ impl Kit {
                 }
                 run(Command::new("npm").args(["ci", "--silent", "--no-audit", "--no-fund"]).current_dir(folder));
             }
-            // Cargo knows what is new, each time.
+            // Cargo itself knows what to rebuild.
             Self::Rmcp => self.put_programs(folder),
         }
     }
 
-    /// The programs, next to what they import.
+    /// Copies the programs next to the packages that they import.
     fn put_programs(self, folder: &Path) {
         let (from, ending) = match self {
             Self::Python1 | Self::Python2 => ("python", ".py"),
@@ -133,7 +134,7 @@ impl Kit {
         for entry in fs::read_dir(sources().join(from)).expect("list").flatten() {
             let (name, text) = (entry.file_name(), fs::read(entry.path()));
             let Some(text) = text.ok().filter(|_| name.to_string_lossy().ends_with(ending)) else { continue };
-            // Another test may be reading it: it is written only where it is new.
+            // Write only if the file has changed: another test may be reading it.
             if fs::read(folder.join(&name)).ok().as_deref() != Some(text.as_slice()) {
                 fs::write(folder.join(&name), text).expect("write");
             }
@@ -141,12 +142,12 @@ impl Kit {
     }
 }
 
-/// Where the programs of the peers are.
+/// The folder with the sources of the peers.
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers").canonicalize().expect("the folder of the peers")
 }
 
-/// The target folder that this very test was built into.
+/// The target folder into which this test was built.
 fn target_folder() -> PathBuf {
     let test = std::env::current_exe().expect("own path");
     test.ancestors().nth(3).expect("target/PROFILE/deps/test").to_path_buf()
@@ -158,8 +159,8 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?} ended with {}:\n{said}", output.status);
 }
 
-/// Says something even where the output of tests is kept back.
+/// Writes to the real stderr, also where the test runner captures output.
 fn say(what: &str) {
-    // If nobody hears it, that changes nothing.
+    // A closed stderr changes nothing.
     writeln!(std::io::stderr(), "[peers] {what}").ok();
 }

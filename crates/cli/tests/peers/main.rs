@@ -1,4 +1,5 @@
-//! Real MCP clients and servers (folder `peers`; they need Python and Node) get the same answers with nostray as without it.
+//! Real MCP clients and servers (folder `peers`; they need Python and Node) get the same answers with nostray as
+//! without it.
 
 mod conformance;
 mod hostile;

@@ -1,9 +1,9 @@
-//! Real MCP clients and servers get the same answers through the managed path as without nostray, although their server
-//! goes to sleep twice on the way and is started again behind their backs.
+//! Real MCP clients get the same answers through the managed path as without nostray, although their server goes to
+//! sleep twice and is restarted without their notice.
 //!
-//! Each client of the folder `peers` takes a tour of a server and writes down what it saw: tools, progress, cancelling,
-//! sampling, elicitation, roots, logging, subscriptions, completion, and some of it again after each of two pauses in
-//! which nothing is under way. The two documents must be the same, with and without nostray.
+//! Each client of the folder `peers` takes a tour of a server and records what it sees: tools, progress, cancelling,
+//! sampling, elicitation, roots, logging, subscriptions, completion, and some of these again after each of two pauses
+//! without calls. The records with and without nostray must be equal.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -17,21 +17,23 @@ use testkit::nostray;
 use crate::install::Kit;
 use crate::servers::{Server, counted};
 
-/// The words that stand between `nostray` and the server's command. It sleeps in the pauses of the tour alone, which end by that,
-/// and not between two steps on a busy machine.
+/// The words between `nostray` and the server's command. The server sleeps only in the pauses of the tour, which wait
+/// for that, and not between two steps on a busy machine.
 const MANAGED: &[&str] = &["run", "--respawn", "--hibernate", "4s", "--"];
-/// How many seconds a pause takes without nostray. What server-everything goes on with, although it was cancelled, is over by then.
+/// How many seconds a pause takes without nostray. Work that server-everything continues although it was cancelled is
+/// over by then.
 const PAUSE: &str = "4";
 /// How often the server is started again on a tour.
 const SLEEPS: usize = 2;
-/// How long a tour may take on a machine that is busy with other tests. It is done in about twelve seconds.
+/// How long a tour may take on a machine that is busy with other tests. On an idle machine it takes about twelve
+/// seconds.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// A client of the folder `peers`.
 #[derive(Debug, Clone, Copy)]
 enum Client {
     Python1,
-    /// As the SDK does it: it asks for the newer protocol, and falls back.
+    /// The default of the SDK: it asks for the newer protocol, and falls back.
     Python2,
     Python2Legacy,
     TypeScript1,
@@ -41,17 +43,17 @@ enum Client {
     RmcpLegacy,
 }
 
-/// The protocol that the two should agree on.
+/// The protocol that client and server should agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Era {
     /// Up to 2025-11-25, with a handshake.
     Older,
-    /// From 2026-07-28, without.
+    /// From 2026-07-28, without a handshake.
     Newer,
 }
 
 impl Client {
-    /// Its command, to which the server's is appended.
+    /// The client's command, to which the server's is appended.
     fn words(self) -> Option<Vec<PathBuf>> {
         let words = |kit: Kit, program, script, mode: &str| kit.words(program, &[script, mode]);
         match self {
@@ -67,16 +69,16 @@ impl Client {
     }
 }
 
-/// What a tour has brought.
+/// The result of a tour.
 struct Taken {
     document: Value,
-    /// How often a server was started for it.
+    /// How often a server was started for the tour.
     starts: usize,
 }
 
-/// Has a client take its tour of a server, through a wrapper.
+/// Lets a client take its tour of a server, through a wrapper.
 fn take(client: &[PathBuf], wrapper: &[PathBuf], server: &[PathBuf]) -> Taken {
-    // Its records are its own, so that its server alone is seen to sleep.
+    // The tour has a directory for records of its own, so that `ps` shows only its server.
     let (scene, folder) = (Scene::apart(User::Current), Folder::new("tour"));
     let [said, complained, started] = ["said", "complained", "started"].map(|name| folder.path().join(name));
     let mut command = scene.command(&client[0]);
@@ -106,7 +108,7 @@ fn take(client: &[PathBuf], wrapper: &[PathBuf], server: &[PathBuf]) -> Taken {
     Taken { document, starts: fs::read_to_string(&started).expect("read").lines().count() }
 }
 
-/// Ends a pause of the tour, if the server sleeps by now.
+/// Ends a pause of the tour if the server is asleep.
 fn let_on(scene: &Scene, gate: &Path, nostray: &Path) {
     let file = |what: &str, pause: usize| gate.join(format!("{what}-{pause}"));
     let Some(pause) = (1..=SLEEPS).find(|pause| file("waits", *pause).exists() && !file("on", *pause).exists())
@@ -119,7 +121,7 @@ fn let_on(scene: &Scene, gate: &Path, nostray: &Path) {
     if states == ["asleep"] {
         fs::write(file("on", pause), "").expect("write");
     } else {
-        // Looking costs time that the tours need.
+        // Poll slowly: `ps` takes CPU time that the tours need.
         std::thread::sleep(Duration::from_millis(100));
     }
 }
@@ -141,7 +143,7 @@ fn assert_same_tour(client: Client, server: Server, era: Era) {
         (direct, managed.join().expect("the tour through nostray"))
     });
     assert_worth_comparing(&direct.document, era);
-    assert_eq!(managed.document["about"], direct.document["about"], "who the server is");
+    assert_eq!(managed.document["about"], direct.document["about"], "the server's description of itself");
     let steps = |taken: &Taken| taken.document["steps"].as_array().expect("a list").clone();
     for (seen, expected) in steps(&managed).iter().zip(&steps(&direct)) {
         let [seen, expected] = [seen, expected].map(|step| shortened(&format!("{step:#}")));
@@ -151,7 +153,7 @@ fn assert_same_tour(client: Client, server: Server, era: Era) {
     assert_eq!(managed.starts, direct.starts + SLEEPS, "starts of the server; without nostray: {}", direct.starts);
 }
 
-/// Two documents that are the same prove nothing if both are empty.
+/// Checks that the tour saw enough: two equal documents prove nothing if both are empty.
 #[track_caller]
 fn assert_worth_comparing(document: &Value, era: Era) {
     let heard = |name: &str| {
@@ -186,19 +188,19 @@ fn assert_worth_comparing(document: &Value, era: Era) {
     for (name, count) in expected {
         assert_eq!(heard(name), Some(*count), "at the step '{name}' of the tour without nostray: {document:#}");
     }
-    // A cancel that is lost on both sides looks the same, too.
+    // A cancellation that is lost on both sides would look equal, too.
     let step =
         document["steps"].as_array().and_then(|steps| steps.iter().find(|step| step["step"] == "was cancelled"));
     if let Some(step) = step {
         assert_eq!(step["answer"]["content"][0]["text"], "1", "calls that the server has seen cancelled");
     }
-    // One of the SDKs does not tell which version it has agreed on: it knows the older protocol only.
+    // One SDK does not tell the version: it knows only the older protocol.
     if let Some(version) = document["about"]["version"].as_str() {
-        assert_eq!(version >= "2026", era == Era::Newer, "they agreed on {version}");
+        assert_eq!(version >= "2026", era == Era::Newer, "client and server agreed on {version}");
     }
 }
 
-/// One of the steps carries a quarter of a megabyte.
+/// Cuts a long text: one of the steps has a quarter of a megabyte.
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(20_000) {
         Some((end, _)) => format!("{}... ({} bytes)", &text[..end], text.len()),
@@ -219,23 +221,23 @@ macro_rules! pairs {
 }
 
 pairs! {
-    // Each with its like.
+    // Client and server of the same SDK.
     python1_with_python1: Python1, Python1, Older;
     python2_with_python2: Python2, Python2, Newer;
     typescript1_with_typescript1: TypeScript1, TypeScript1, Older;
     typescript2_with_typescript2: TypeScript2, TypeScript2, Newer;
     rmcp_with_rmcp: Rmcp, Rmcp, Newer;
-    // The newer SDKs keep to the older protocol if they are told to, which two of the three are by default.
+    // The newer SDKs in the older protocol, which is the default of two of the three.
     python2_with_python2_in_the_older_protocol: Python2Legacy, Python2, Older;
     typescript2_with_typescript2_in_the_older_protocol: TypeScript2Legacy, TypeScript2, Older;
     rmcp_with_rmcp_in_the_older_protocol: RmcpLegacy, Rmcp, Older;
-    // Each with the reference.
+    // Each client with the reference server.
     python1_with_everything: Python1, Everything, Older;
     python2_with_everything: Python2, Everything, Older;
     typescript1_with_everything: TypeScript1, Everything, Older;
     typescript2_with_everything: TypeScript2, Everything, Older;
     rmcp_with_everything: Rmcp, Everything, Older;
-    // Strangers, which ask for the newer protocol and fall back where they must.
+    // Client and server of different SDKs; clients ask for the newer protocol and fall back where they must.
     python1_with_typescript1: Python1, TypeScript1, Older;
     python2_with_python1: Python2, Python1, Older;
     python2_with_typescript2: Python2, TypeScript2, Newer;
@@ -243,7 +245,8 @@ pairs! {
     rmcp_with_python1: Rmcp, Python1, Older;
 }
 
-/// The suite has no idle moments of its own: the bridge makes them, and the server sleeps between almost every two calls.
+/// The suite itself never pauses. The bridge waits before each request, so that the server sleeps between almost every
+/// two calls.
 #[test]
 fn the_conformance_suite_finds_the_same() {
     let Some(node) = Kit::Node.folder() else { return };
@@ -259,6 +262,6 @@ fn the_conformance_suite_finds_the_same() {
     assert_eq!(managed, direct, "through nostray (left), and without (right)");
     assert!(
         more_starts > starts + 20,
-        "it slept too rarely to show anything: {more_starts} starts instead of {starts}"
+        "the server slept too rarely to prove anything: {more_starts} starts instead of {starts}"
     );
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::install::Kit;
 
-/// A server of the folder `peers`, or the one that the protocol's makers offer.
+/// A server of the folder `peers`, or server-everything of the MCP project.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Server {
     Python1,
@@ -16,7 +16,7 @@ pub(crate) enum Server {
 }
 
 impl Server {
-    /// Its command.
+    /// The server's command.
     pub(crate) fn words(self) -> Option<Vec<PathBuf>> {
         match self {
             Self::Python1 => Kit::Python1.words("bin/python", &["server1.py"]),
@@ -32,7 +32,7 @@ impl Server {
     }
 }
 
-/// Writes down each start of a server in this file, and is the server then.
+/// A command prefix that appends a line to this file and then executes the server, so that each start is counted.
 pub(crate) fn counted(file: PathBuf) -> Vec<PathBuf> {
     ["sh", "-c", "echo start >>\"$0\"; exec \"$@\""].map(PathBuf::from).into_iter().chain([file]).collect()
 }

@@ -1,9 +1,10 @@
 //! Real MCP clients that share one server through `nostray share` see the same as each sees with a server of its own.
 //!
-//! The clients of the folder `peers` hold a party: clients of several SDKs, each with its own `nostray share`, do the same
-//! things at the same moment, with the same ids and the same progress tokens, and write down what they saw. Each of them does
-//! it also alone, without nostray. The two documents must be the same, but for what a server says to nobody in particular and
-//! cannot be kept apart: log messages of the older protocol. Whose those are is in them, and so it is checked who hears them.
+//! The clients of the folder `peers` hold a party: clients of several SDKs, each with its own `nostray share`, do the
+//! same things at the same moment, with the same ids and progress tokens, and record what they see. Each client also
+//! does this alone, without nostray. The two records must be equal, except for log messages of the older protocol:
+//! these name no session, so all sessions get them. Their text names the client that caused them, so the test checks
+//! which clients get them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,17 +19,18 @@ use testkit::nostray;
 use crate::install::Kit;
 use crate::servers::{Server, counted};
 
-/// The words that stand between `nostray` and the server's command. It lingers for clients that connect twice,
-/// for as long as that may take on a busy machine; when all have left, it is not waited for.
+/// The words between `nostray` and the server's command. The server lingers long enough for clients that connect twice
+/// on a busy machine. The test does not wait for the end of the linger.
 const SHARED: &[&str] = &["share", "--require-share", "--linger", "5m", "--"];
-/// How long a party may last on a machine that is busy with other tests. It is over in less than half a minute.
+/// How long a party may last on a machine that is busy with other tests. On an idle machine it takes less than half a
+/// minute.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// With what a client is made.
+/// The SDK of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Sdk {
     Python1,
-    /// As the SDK does it: it asks for the newer protocol, and falls back.
+    /// The default of the SDK: it asks for the newer protocol, and falls back.
     Python2,
     TypeScript1,
     TypeScript2,
@@ -55,13 +57,13 @@ impl Sdk {
     }
 }
 
-/// Guests that come in one program.
+/// Guests that run in one process.
 #[derive(Debug, Clone)]
 struct Group {
     sdk: Sdk,
-    /// Each has a number, from 0.
+    /// The numbers of the guests, from 0.
     guests: Vec<usize>,
-    /// What else is in their orders.
+    /// Further entries of their orders.
     more: Value,
 }
 
@@ -76,22 +78,22 @@ impl Group {
     }
 }
 
-/// A guest is known by it wherever it turns up.
+/// The name of a guest, which is in all its messages.
 fn name(guest: usize) -> String {
     format!("guest-{guest:02}")
 }
 
-/// A party that is over.
+/// The result of a party.
 struct Party {
-    /// What each guest saw.
+    /// The record of each guest.
     documents: BTreeMap<usize, Value>,
-    /// How often a server was started for it.
+    /// How often a server was started for the party.
     starts: usize,
-    /// How many there were at the same time.
+    /// The highest number of servers at the same time.
     most: usize,
 }
 
-/// Lets all groups come, through a wrapper; each guest with a server to itself, if they are to be alone.
+/// Runs all groups, through a wrapper. With `alone`, each guest has a server of its own.
 fn hold(groups: &[Group], parts: &[&str], wrapper: &[PathBuf], server: &[PathBuf], alone: bool) -> Option<Party> {
     let (scene, folder) = (Scene::apart(User::Current), Folder::new("party"));
     let file = |name: String| folder.path().join(name);
@@ -111,7 +113,8 @@ fn hold(groups: &[Group], parts: &[&str], wrapper: &[PathBuf], server: &[PathBuf
         }
         let mut command = scene.command(&words[0]);
         command.args(&words[1..]).arg(orders.to_string()).args(wrapper).args(counted(started.clone())).args(server);
-        // Python adds a variable if there is no locale, and who has another environment has another server.
+        // Without a locale, Python adds a variable to the environment, and a client with another environment gets
+        // another server.
         command.env("LC_ALL", "C.UTF-8");
         command.stdin(Stdio::null()).stdout(File::create(file(format!("said-{at}"))).expect("make a file"));
         command.stderr(File::create(file(format!("complained-{at}"))).expect("make a file"));
@@ -126,14 +129,14 @@ fn hold(groups: &[Group], parts: &[&str], wrapper: &[PathBuf], server: &[PathBuf
         documents.extend(group.guests.iter().map(|number| (*number, said[&name(*number)].clone())));
     }
     if let Some(nostray) = wrapper.first() {
-        // Nobody waits for the time that a server is kept for those who come back.
+        // End the servers now, without waiting for the linger.
         scene.command(nostray).args(["broker", "stop"]).stdout(Stdio::null()).status().expect("run it");
     }
     scene.expect_empty();
     Some(Party { documents, starts: fs::read_to_string(&started).expect("read").lines().count(), most })
 }
 
-/// Waits for the end of all, and says how many servers there were at most.
+/// Waits until all clients have ended. Returns the highest number of servers at the same time.
 fn watch(scene: &Scene, processes: &mut [Child], server: &[PathBuf], folder: &Path) -> usize {
     let (deadline, mut most) = (Instant::now() + PATIENCE, 0);
     let mut still_there: Vec<_> = processes.iter_mut().collect();
@@ -141,12 +144,12 @@ fn watch(scene: &Scene, processes: &mut [Child], server: &[PathBuf], folder: &Pa
         if still_there.is_empty() {
             break;
         }
-        assert!(Instant::now() < deadline, "not over after {PATIENCE:?}\n{}", complaints(folder));
-        // Looking costs time that the party needs, and each start is counted anyway.
+        assert!(Instant::now() < deadline, "the party is not over after {PATIENCE:?}\n{}", complaints(folder));
+        // Sample rarely: a scan of /proc takes CPU time that the party needs, and each start is counted anyway.
         if round.is_multiple_of(10) {
             most = most.max(servers_in(scene, server));
         }
-        // Samples, as above.
+        // The time between two looks.
         std::thread::sleep(Duration::from_millis(20));
         still_there.retain_mut(|process| {
             let status = process.try_wait().expect("look");
@@ -157,7 +160,7 @@ fn watch(scene: &Scene, processes: &mut [Child], server: &[PathBuf], folder: &Pa
     most
 }
 
-/// How many processes of the scene are this very command.
+/// The number of processes of the scene with exactly this command line.
 fn servers_in(scene: &Scene, server: &[PathBuf]) -> usize {
     let words: Vec<u8> =
         server.iter().flat_map(|word| [word.as_os_str().as_encoded_bytes(), b"\0"].concat()).collect();
@@ -165,7 +168,7 @@ fn servers_in(scene: &Scene, server: &[PathBuf]) -> usize {
     scene.processes().iter().filter(|found| is_it(found.stat.pid)).count()
 }
 
-/// What the clients and their servers have complained about.
+/// The last lines of the clients' and servers' stderr.
 fn complaints(folder: &Path) -> String {
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let complained = files.filter(|file| file.to_string_lossy().contains("complained"));
@@ -181,7 +184,7 @@ fn wrapper() -> Vec<PathBuf> {
     [nostray()].into_iter().chain(SHARED.iter().map(PathBuf::from)).collect()
 }
 
-/// Both ways at the same time.
+/// Runs the party with a shared server and with servers of their own, at the same time.
 fn hold_both(groups: &[Group], parts: &[&str], server: Server) -> Option<(Party, Party)> {
     let words = server.words()?;
     std::thread::scope(|scope| {
@@ -191,7 +194,7 @@ fn hold_both(groups: &[Group], parts: &[&str], server: Server) -> Option<(Party,
     })
 }
 
-/// A guest's steps, each with its name; what was heard in the order of its texts, but for progress.
+/// The steps of a guest. What it heard in a step is sorted by text, except progress, whose order counts.
 fn steps(document: &Value) -> Vec<Value> {
     let mut steps = document["steps"].as_array().expect("a list").clone();
     for step in &mut steps {
@@ -204,7 +207,7 @@ fn steps(document: &Value) -> Vec<Value> {
     steps
 }
 
-/// Takes out what bears the name of another guest. Only log messages may.
+/// Removes notes with the name of another guest. Only log messages may have one.
 #[track_caller]
 fn take_overheard(steps: &mut [Value], guest: usize) -> BTreeMap<String, Vec<Value>> {
     let mut overheard = BTreeMap::new();
@@ -216,7 +219,7 @@ fn take_overheard(steps: &mut [Value], guest: usize) -> BTreeMap<String, Vec<Val
         };
         let others: Vec<_> = heard.extract_if(.., |note| is_of_another(note)).collect();
         for note in &others {
-            assert_eq!(note[0], "notifications/message", "{} hears what is for another: {note}", name(guest));
+            assert_eq!(note[0], "notifications/message", "{} got a note for another guest: {note}", name(guest));
         }
         if !others.is_empty() {
             overheard.insert(step["step"].as_str().expect("a text").to_owned(), others);
@@ -225,10 +228,11 @@ fn take_overheard(steps: &mut [Value], guest: usize) -> BTreeMap<String, Vec<Val
     overheard
 }
 
-/// Compares what a guest saw with what it, or one like it, saw alone. Returns what it heard of others.
+/// Compares the record of a guest with the record of `like`, which is the same guest or one of the same kind, alone.
+/// Returns the log messages of other guests that it got.
 #[track_caller]
 fn assert_same(guest: usize, shared: &Value, like: usize, alone: &Value) -> BTreeMap<String, Vec<Value>> {
-    assert_eq!(shared["about"], alone["about"], "{}: who the server is", name(guest));
+    assert_eq!(shared["about"], alone["about"], "{}: the server's description of itself", name(guest));
     let (mut seen, expected) = (steps(shared), steps(alone));
     let overheard = take_overheard(&mut seen, guest);
     assert!(expected.len() > 4, "too little to compare: {expected:#?}");
@@ -241,7 +245,7 @@ fn assert_same(guest: usize, shared: &Value, like: usize, alone: &Value) -> BTre
     overheard
 }
 
-/// One of the steps carries a quarter of a megabyte.
+/// Cuts a long text: one of the steps has a quarter of a megabyte.
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(20_000) {
         Some((end, _)) => format!("{}... ({} bytes)", &text[..end], text.len()),
@@ -249,7 +253,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// The levels of the log messages that were heard of others at a step.
+/// The levels of the log messages of other guests at a step.
 fn levels(overheard: &BTreeMap<String, Vec<Value>>, step: &str) -> Vec<String> {
     let notes = overheard.get(step).map(Vec::as_slice).unwrap_or_default();
     let mut levels: Vec<_> =
@@ -258,7 +262,7 @@ fn levels(overheard: &BTreeMap<String, Vec<Value>>, step: &str) -> Vec<String> {
     levels
 }
 
-/// How many notes a guest heard at a step.
+/// Checks how many notes a guest got at each of these steps.
 #[track_caller]
 fn assert_heard(document: &Value, expected: &[(&str, usize)]) {
     for (name, count) in expected {
@@ -268,15 +272,15 @@ fn assert_heard(document: &Value, expected: &[(&str, usize)]) {
     }
 }
 
-/// The server could not know whom to ask, and nobody was asked.
+/// Checks that the server's question was refused: nostray could not tell which session it was for.
 #[track_caller]
 fn assert_was_refused(document: &Value) {
     let text = document["provoked"].to_string();
     assert!(text.contains("several sessions share this server"), "{text}");
 }
 
-/// server-everything asks for roots by itself, a while after the handshake. If two guests are calling it just then, that was the
-/// question which made it careful, and this one was asked in turn.
+/// server-everything asks for roots by itself, a while after the handshake. If two guests have calls in flight just
+/// then, nostray refuses that question, and from then on calls take turns, so that this question is not refused.
 #[track_caller]
 fn assert_was_refused_or_took_turns(document: &Value) {
     if !document["provoked"].to_string().contains("a sample of guest-01") {
@@ -284,7 +288,7 @@ fn assert_was_refused_or_took_turns(document: &Value) {
     }
 }
 
-/// In the older protocol a message of the log is for everybody: the first guest wants warnings, the second errors only.
+/// In the older protocol a log message goes to all sessions. The first guest wants warnings, the second only errors.
 #[track_caller]
 fn assert_overheard_logs(overheard: &[BTreeMap<String, Vec<Value>>]) {
     assert_eq!(levels(&overheard[0], "log"), ["error", "warning"]);
@@ -292,10 +296,11 @@ fn assert_overheard_logs(overheard: &[BTreeMap<String, Vec<Value>>]) {
     assert!(overheard.iter().all(|overheard| overheard.len() == 1), "{overheard:#?}");
 }
 
-/// Two guests share one server, and see the same as alone. Returns what each heard of the other, and the documents.
+/// Checks that two guests share one server, and see the same as alone. Returns what each overheard of the other, and
+/// the records.
 #[track_caller]
 fn assert_same_party(first: Sdk, second: Sdk, server: Server, parts: &[&str]) -> Option<Outcome> {
-    // Server-everything remembers the roots of whom it asked first, for ever.
+    // server-everything keeps the roots of the first client that it asked, for ever.
     let roots = json!(["file:///party/one", "file:///party/two"]);
     let common =
         |group: Group| if matches!(server, Server::Everything) { group.with("roots", roots.clone()) } else { group };
@@ -307,14 +312,14 @@ fn assert_same_party(first: Sdk, second: Sdk, server: Server, parts: &[&str]) ->
     Some(Outcome { overheard, shared: shared.documents, alone: alone.documents })
 }
 
-/// What is left to look at.
+/// What the tests check further.
 struct Outcome {
     overheard: [BTreeMap<String, Vec<Value>>; 2],
     shared: BTreeMap<usize, Value>,
     alone: BTreeMap<usize, Value>,
 }
 
-/// All that the older protocol has. This server also answers calls that were cancelled, so they are known to have ended.
+/// All features of the older protocol. This server also answers cancelled calls, so nostray knows that they have ended.
 #[test]
 fn older_sdks_share_a_server_of_the_older_protocol() {
     let parts =
@@ -332,9 +337,9 @@ fn older_sdks_share_a_server_of_the_older_protocol() {
     assert_overheard_logs(&outcome.overheard);
 }
 
-/// A server that never answers a cancelled call; it asks nothing here.
+/// A server that never answers a cancelled call. It sends no requests here.
 #[test]
-fn older_sdks_share_a_server_that_is_silent_about_what_was_cancelled() {
+fn older_sdks_share_a_server_that_never_answers_cancelled_calls() {
     let parts = ["cancel", "tally", "levels", "updates", "announce", "leftovers"];
     let server = Server::TypeScript1;
     let Some(outcome) = assert_same_party(Sdk::TypeScript1, Sdk::Python1, server, &parts) else { return };
@@ -353,13 +358,13 @@ fn older_sdks_share_server_everything() {
         assert_heard(document, &[("updates on", 2), ("sample", 1), ("elicit", 1), ("all at once", 3)]);
     }
     assert_was_refused_or_took_turns(&outcome.shared[&1]);
-    // It logs whenever it is told of a subscription, and only the first guest wants to know.
+    // The server logs each subscription, and only the first guest wants that level.
     assert_eq!(levels(&outcome.overheard[0], "subscribe"), ["info"]);
     assert_eq!(outcome.overheard[0].len(), 1, "{:#?}", outcome.overheard[0]);
     assert!(outcome.overheard[1].is_empty(), "{:#?}", outcome.overheard[1]);
 }
 
-/// They ask for the newer protocol first, both at once, and fall back.
+/// Both clients ask for the newer protocol at the same time, and fall back.
 #[test]
 fn newer_sdks_share_server_everything() {
     let parts = ["calls", "updates", "provoke", "questions", "cancel", "leftovers"];
@@ -370,7 +375,8 @@ fn newer_sdks_share_server_everything() {
 
 const NEWER: &[&str] = &["calls", "cancel", "tally", "levels", "updates", "announce", "questions", "leftovers"];
 
-/// The newer protocol, in which a server asks by its answers: so nothing is ever uncertain, and calls never take turns.
+/// In the newer protocol a server asks through its answers, so nostray always knows which session is meant, and calls
+/// never take turns.
 #[track_caller]
 fn assert_same_party_in_the_newer_protocol(first: Sdk, second: Sdk, server: Server) {
     let Some(outcome) = assert_same_party(first, second, server, NEWER) else { return };
@@ -381,7 +387,7 @@ fn assert_same_party_in_the_newer_protocol(first: Sdk, second: Sdk, server: Serv
             [("sample", 1), ("elicit", 1), ("roots", 1), ("touch", 1), ("log", if *guest == 0 { 2 } else { 1 })];
         assert_heard(&outcome.alone[guest], &heard);
     }
-    // A log message does not say to which call it belongs; it is for all whose calls want so much.
+    // A log message does not name its call. It goes to all sessions whose calls want this level.
     assert!(outcome.overheard.iter().all(|overheard| overheard.keys().all(|step| step == "log")));
     assert!(levels(&outcome.overheard[1], "log").iter().all(|level| level == "error"));
 }
@@ -396,7 +402,7 @@ fn newer_sdks_share_a_typescript_server_of_the_newer_protocol() {
     assert_same_party_in_the_newer_protocol(Sdk::TypeScript2, Sdk::Python2, Server::TypeScript2);
 }
 
-/// 32 at once, a half of them Python's: one server all the time.
+/// 32 clients at once, half of them Python's, with one server all the time.
 #[test]
 fn a_crowd_shares_server_everything() {
     let Some(server) = Server::Everything.words() else { return };
@@ -409,7 +415,7 @@ fn a_crowd_shares_server_everything() {
         group(Sdk::Python1, 16..24),
         group(Sdk::TypeScript1, 24..32),
     ];
-    // Two of each are enough to know what they see alone.
+    // Two clients of each SDK are enough to know what they see alone.
     let likes = [group(Sdk::Python1, 0..2), group(Sdk::TypeScript1, 8..10)];
     let Some(alone) = hold(&likes, &parts, &[], &server, true) else { return };
     let Some(shared) = hold(&crowd, &parts, &wrapper(), &server, false) else { return };
@@ -422,8 +428,8 @@ fn a_crowd_shares_server_everything() {
     assert_eq!((shared.starts, shared.most), (1, 1), "starts of the server, and servers at a time");
 }
 
-/// What a server is told of its client it believes for ever; so who would tell it something else gets another one, together
-/// with all who would tell it the same.
+/// A server keeps the capabilities and version of its first handshake for ever. So a client with another handshake gets
+/// another server, which it shares with clients of the same handshake.
 #[test]
 fn clients_of_different_kinds_share_with_their_like() {
     let parts = ["few", "orderly", "leftovers"];
@@ -445,7 +451,7 @@ fn clients_of_different_kinds_share_with_their_like() {
     assert_eq!((shared.starts, shared.most), (3, 3), "starts of the server, and servers at a time");
 }
 
-/// A server locks one protocol for each process.
+/// A server process speaks only the protocol of its first message.
 #[test]
 fn clients_of_different_protocols_share_with_their_like() {
     let groups = [

@@ -1,4 +1,5 @@
-//! `--ready-...`: each definition comes true at its moment and not before, and an idle child that is ready costs nothing.
+//! `--ready-...`: a child is ready when its definition is met and not before, and an idle child that is ready costs
+//! nothing.
 
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
@@ -10,21 +11,21 @@ use testkit::nostray;
 use testkit::puppet::{Puppet, now};
 use testkit::stage::Stage;
 
-/// Both ways in which a guard may sit in the machine.
+/// With and without a pid namespace.
 const WAYS: [&[&str]; 2] = [&[], &["--isolate", "pid"]];
 
 fn with<'a>(options: &[&'a str], way: &[&'a str]) -> Vec<&'a str> {
     [options, way].concat()
 }
 
-/// How many processes sleep for so long.
+/// The number of processes `sleep SECONDS` in the tree.
 fn sleepers(puppet: &Puppet, seconds: u32) -> usize {
     let command = format!("sleep {seconds}");
     puppet.stage.trees().iter().filter(|found| found.command == command).count()
 }
 
 #[test]
-fn without_a_definition_it_is_ready_as_soon_as_it_is_started() {
+fn without_a_definition_a_child_is_ready_as_soon_as_it_is_started() {
     let puppet = Puppet::start(&[]);
     puppet.wait_for("ready");
     puppet.is_told_ready_once();
@@ -32,20 +33,20 @@ fn without_a_definition_it_is_ready_as_soon_as_it_is_started() {
 }
 
 #[test]
-fn a_line_on_stderr_that_matches() {
+fn a_line_on_stderr_that_matches_makes_the_child_ready() {
     for user in User::all() {
         for way in WAYS {
             let options = with(&["--ready-line", r"^listening on \d+$"], way);
             let mut puppet = Puppet::start_on(Stage::for_user(user), &options, |_| {});
             puppet.does(r"say('not listening on 80\n'); say('listening on 8')");
-            // What has been passed on has been looked at.
-            wait_until("it arrives", || puppet.caller.errors().ends_with("listening on 8"));
+            // The guard has examined what it has passed on.
+            wait_until("the line arrives", || puppet.caller.errors().ends_with("listening on 8"));
             assert_eq!(puppet.state(), "starting");
             let before = now();
             puppet.does(r"say('0\n')");
             assert!(puppet.wait_for("ready") >= before);
             puppet.does(r"say('listening on 81\n')");
-            wait_until("it arrives", || puppet.caller.errors().ends_with("81\n"));
+            wait_until("the line arrives", || puppet.caller.errors().ends_with("81\n"));
             assert_eq!(puppet.times_ready(), 1, "{:?}", puppet.story());
             puppet.end();
         }
@@ -53,7 +54,7 @@ fn a_line_on_stderr_that_matches() {
 }
 
 #[test]
-fn a_port_on_which_somebody_of_the_tree_listens_and_nobody_else() {
+fn a_port_on_which_a_process_of_the_tree_listens_makes_the_child_ready_and_a_strangers_port_does_not() {
     for user in User::all() {
         for way in WAYS {
             let stranger = TcpListener::bind("127.0.0.1:0").expect("listen");
@@ -61,9 +62,9 @@ fn a_port_on_which_somebody_of_the_tree_listens_and_nobody_else() {
             let options = with(&["--ready-port", &port], way);
             let mut puppet = Puppet::start_on(Stage::for_user(user), &options, |_| {});
             puppet.wait_for_looks();
-            assert_eq!(puppet.state(), "starting", "the stranger does not count");
+            assert_eq!(puppet.state(), "starting", "the stranger's port must not count");
             let before = now();
-            // Not by the child itself, and not in its session.
+            // A descendant listens, in a session of its own.
             puppet.does(&format!(
                 r"exec('if os.fork() == 0:\n os.setsid()\n kept.append(socket.create_server((\'127.0.0.2\', {port})))\n time.sleep(1000)')"
             ));
@@ -75,14 +76,14 @@ fn a_port_on_which_somebody_of_the_tree_listens_and_nobody_else() {
 }
 
 #[test]
-fn a_port_on_one_address() {
-    // On another address than those of the puppet, so that nobody else is given the same number.
+fn a_port_counts_only_on_the_given_address() {
+    // Reserve the port on an address that the puppet does not use, so that no other process gets the same port.
     let reserved = TcpListener::bind("127.0.0.1:0").expect("listen");
     let free = reserved.local_addr().expect("is bound").port();
     let mut puppet = Puppet::start(&["--ready-port", &format!("127.0.0.3:{free}")]);
     puppet.does(&format!("kept.append(socket.create_server(('127.0.0.2', {free})))"));
     puppet.wait_for_looks();
-    assert_eq!(puppet.state(), "starting", "on another address");
+    assert_eq!(puppet.state(), "starting", "a port on another address must not count");
     puppet.does(&format!("kept.append(socket.create_server(('127.0.0.3', {free})))"));
     puppet.wait_for("ready");
     puppet.end();
@@ -95,16 +96,16 @@ fn a_port_on_one_address() {
 }
 
 #[test]
-fn a_file_but_not_one_of_an_earlier_run() {
+fn a_new_file_makes_the_child_ready_and_a_file_of_an_earlier_run_does_not() {
     for way in WAYS {
         let stage = Stage::new();
         std::fs::write(stage.file("pid"), "stale").expect("write");
         let mut puppet = Puppet::start_on(stage, &with(&["--ready-file", "pid"], way), |_| {});
         puppet.wait_for_looks();
-        assert_eq!(puppet.state(), "starting", "a stale file means nothing");
+        assert_eq!(puppet.state(), "starting", "a stale file must not count");
         puppet.does("os.remove('pid')");
         puppet.wait_for_looks();
-        assert_eq!(puppet.state(), "starting", "no file at all");
+        assert_eq!(puppet.state(), "starting", "there is no file");
         let before = now();
         puppet.does("open('pid', 'w').close()");
         assert!(puppet.wait_for("ready") >= before);
@@ -113,10 +114,11 @@ fn a_file_but_not_one_of_an_earlier_run() {
 }
 
 #[test]
-fn a_command_that_succeeds_inside_of_the_tree() {
+fn a_command_that_succeeds_inside_the_tree_makes_the_child_ready() {
     for user in User::all() {
         for way in WAYS {
-            // What it finds is what was promised: the child's directory, the mark, and nothing to read.
+            // The command runs in the child's directory, with the mark in its environment, without input and without
+            // other descriptors.
             let command = "test -e up && test -n \"$NOSTRAY_PEN\" && test \"$(readlink /proc/self/fd/0)\" = /dev/null \
                            && test -z \"$(ls /proc/self/fd | grep -v '^[0-3]$')\"";
             let options = with(&["--ready-cmd", command], way);
@@ -133,10 +135,10 @@ fn a_command_that_succeeds_inside_of_the_tree() {
 }
 
 #[test]
-fn a_command_that_hangs_ends_with_the_child_whose_code_is_its_own() {
+fn a_ready_command_that_hangs_ends_with_the_child_and_does_not_change_its_exit_code() {
     for way in WAYS {
         let mut puppet = Puppet::start(&with(&["--ready-cmd", "sleep 1000; true"], way));
-        wait_until("it hangs", || sleepers(&puppet, 1000) == 1);
+        wait_until("the command hangs", || sleepers(&puppet, 1000) == 1);
         let started = Instant::now();
         puppet.begins("os._exit(7)");
         assert_eq!(puppet.caller.code(), 7, "{}", puppet.caller.errors());
@@ -148,31 +150,31 @@ fn a_command_that_hangs_ends_with_the_child_whose_code_is_its_own() {
 }
 
 #[test]
-fn a_command_that_hangs_is_killed_after_a_while_and_tried_again() {
+fn a_ready_command_that_hangs_is_killed_after_a_while_and_tried_again() {
     let puppet = Puppet::start(&["--ready-cmd", "echo x >> tries; trap '' TERM; sleep 1000; true"]);
     let tries = puppet.stage.folder.path().join("tries");
-    wait_until("it is tried again", || std::fs::read(&tries).is_ok_and(|tries| tries.len() >= 4));
-    assert!(sleepers(&puppet, 1000) <= 1, "somebody of the first try: {:#?}", puppet.stage.trees());
+    wait_until("the command is tried again", || std::fs::read(&tries).is_ok_and(|tries| tries.len() >= 4));
+    assert!(sleepers(&puppet, 1000) <= 1, "a process of the first try is left: {:#?}", puppet.stage.trees());
     puppet.end();
 }
 
 #[test]
-fn what_a_command_leaves_behind_ends_with_it() {
+fn processes_that_a_ready_command_leaves_behind_end_with_it() {
     for way in WAYS {
         let command = "echo x >> tries; sleep 1001 & setsid sleep 1001 & (setsid setsid sleep 1001 &) ; exit 1";
         let puppet = Puppet::start(&with(&["--ready-cmd", command], way));
         let tries = puppet.stage.folder.path().join("tries");
-        wait_until("it is tried often", || std::fs::read(&tries).is_ok_and(|tries| tries.len() >= 12));
-        assert!(sleepers(&puppet, 1001) <= 3, "somebody of an earlier try: {:#?}", puppet.stage.trees());
+        wait_until("the command is tried often", || std::fs::read(&tries).is_ok_and(|tries| tries.len() >= 12));
+        assert!(sleepers(&puppet, 1001) <= 3, "a process of an earlier try is left: {:#?}", puppet.stage.trees());
         puppet.end();
     }
 }
 
 #[test]
-fn a_guard_that_is_killed_while_a_command_runs_leaves_nothing() {
+fn a_guard_that_is_killed_while_a_ready_command_runs_leaves_no_process() {
     for way in WAYS {
         let mut puppet = Puppet::start(&with(&["--ready-cmd", "trap '' TERM; sleep 1002; true"], way));
-        wait_until("it runs", || sleepers(&puppet, 1002) == 1);
+        wait_until("the command runs", || sleepers(&puppet, 1002) == 1);
         puppet.guard().send(nostray_sys::Signal::KILL);
         puppet.caller.code();
         puppet.stage.scene.expect_empty();
@@ -181,7 +183,7 @@ fn a_guard_that_is_killed_while_a_command_runs_leaves_nothing() {
 
 /// A sleep is right here: it is time that is tested.
 #[test]
-fn once_it_is_ready_nobody_looks_any_more() {
+fn once_the_child_is_ready_the_guard_stops_polling() {
     let reserved = TcpListener::bind("127.0.0.1:0").expect("listen");
     let free = reserved.local_addr().expect("is bound").port().to_string();
     for options in
@@ -192,9 +194,9 @@ fn once_it_is_ready_nobody_looks_any_more() {
             "say('up\\n'); open('up', 'w').close(); kept.append(socket.create_server(('127.0.0.2', {free})))"
         ));
         puppet.wait_for("ready");
-        // What the start itself has left to do.
+        // Wait until the guard has finished the start.
         puppet.wait_until_quiet();
-        // A sleep is right here: that nobody wakes up can only be seen by waiting.
+        // A sleep is right here: only time shows that the guard does not wake up.
         let before = puppet.naps();
         std::thread::sleep(Duration::from_millis(700));
         assert_eq!(puppet.naps(), before, "{options:?}");
@@ -203,7 +205,7 @@ fn once_it_is_ready_nobody_looks_any_more() {
 }
 
 #[test]
-fn one_that_is_not_ready_in_time_is_ended_and_the_cause_is_told() {
+fn a_child_that_is_not_ready_in_time_is_ended_and_the_cause_is_told() {
     for (options, cause) in [
         (&["--ready-line", "up"][..], "no line on its stderr matched 'up'"),
         (&["--ready-port", "localhost:1"], "nobody of its tree listened on localhost:1"),
@@ -216,7 +218,7 @@ fn one_that_is_not_ready_in_time_is_ended_and_the_cause_is_told() {
             let stage = Stage::new();
             let options = with(&with(options, &["--ready-timeout", "400ms", "--term-grace", "20s"]), way);
             let mut caller = stage.start_command(&options, &["sleep", "1004"]);
-            // Politely: by SIGTERM, since its input is open.
+            // By SIGTERM, since the child's stdin is open.
             assert_eq!(caller.code(), 143, "{}", caller.errors());
             assert!(started.elapsed() >= Duration::from_millis(400));
             let said = caller.errors();
@@ -229,7 +231,7 @@ fn one_that_is_not_ready_in_time_is_ended_and_the_cause_is_told() {
 
 /// A sleep is right here: it is time that is tested.
 #[test]
-fn one_that_is_ready_in_time_may_live() {
+fn a_child_that_is_ready_in_time_is_not_ended() {
     let mut puppet = Puppet::start(&["--ready-file", "up", "--ready-timeout", "8s"]);
     puppet.does("open('up', 'w').close()");
     puppet.wait_for("ready");
@@ -256,18 +258,18 @@ fn a_supervised_child_answers_while_it_is_not_ready_yet() {
         caller.who();
         assert_eq!(stage.states(), ["starting"]);
         std::fs::write(&file, "").expect("write");
-        wait_until("it is ready", || stage.states() == ["ready"]);
-        // The next life begins anew, and the file is stale by then.
-        // By its token: in a namespace of its own it has another number.
+        wait_until("the child is ready", || stage.states() == ["ready"]);
+        // For the next life the file is stale. Find the server by its token: in a pid namespace the record has another
+        // pid.
         let servers = stage.servers();
         assert_eq!(servers.len(), 1, "{servers:#?}");
         servers[0].send(nostray_sys::Signal::KILL);
-        wait_until("there is another one", || stage.lives().len() == 2);
+        wait_until("the next child has started", || stage.lives().len() == 2);
         caller.who();
         assert_eq!(stage.states(), ["starting"], "{}", stage.journal());
         std::fs::remove_file(&file).expect("remove");
         std::fs::write(&file, "").expect("write");
-        wait_until("it is ready again", || stage.states() == ["ready"]);
+        wait_until("the child is ready again", || stage.states() == ["ready"]);
         caller.end(&stage);
     }
 }
@@ -282,7 +284,7 @@ fn a_supervised_child_that_is_not_ready_in_time_has_crashed() {
     let id = caller.ask("hang", json!({}));
     let answer = caller.answer(id);
     assert!(answer["error"].to_string().contains("--ready-timeout"), "{answer}");
-    wait_until("it is started again", || stage.lives().len() >= 2);
+    wait_until("the child is restarted", || stage.lives().len() >= 2);
     assert!(stage.journal().contains("it was not ready within 5s"), "{}", stage.journal());
     caller.close();
     caller.code();
@@ -304,16 +306,16 @@ fn a_line_of_a_supervised_child_counts_and_reaches_the_host() {
     let options = ["--respawn", "--protocol", "jsonrpc", "--ready-line", "^up$"];
     let mut caller = stage.start_command(&options, &["python3", "-c", ANSWERS]);
     caller.result("say", json!("warming"));
-    wait_until("it arrives", || caller.errors().contains("warming\n"));
+    wait_until("the line arrives", || caller.errors().contains("warming\n"));
     assert_eq!(stage.states(), ["starting"]);
     caller.result("say", json!("up"));
-    wait_until("it is ready", || stage.states() == ["ready"]);
-    wait_until("it arrives", || caller.errors().ends_with("up\n"));
+    wait_until("the child is ready", || stage.states() == ["ready"]);
+    wait_until("the line arrives", || caller.errors().ends_with("up\n"));
     caller.end(&stage);
 }
 
 #[test]
-fn without_a_definition_a_limit_is_for_the_first_answer_of_a_supervised_child() {
+fn without_a_definition_ready_timeout_limits_the_first_answer_of_a_supervised_child() {
     let stage = Stage::new();
     let options = ["--respawn", "--max-failures", "1/1m", "--ready-timeout", "300ms", "--protocol", "jsonrpc"];
     let mut caller = stage.start_command(&options, &["sleep", "1003"]);
@@ -325,7 +327,7 @@ fn without_a_definition_a_limit_is_for_the_first_answer_of_a_supervised_child() 
 }
 
 #[test]
-fn wrong_calls_start_nothing_and_say_what_to_do() {
+fn wrong_options_start_no_child_and_say_what_to_do() {
     let folder = Folder::new("wrong");
     for (options, hint) in [
         (&["--ready-line", "listening on ("][..], "not a regular expression"),

@@ -1,4 +1,5 @@
-//! When a child counts as ready: the `--ready-...` definitions, what the child itself says, and its stderr on the way to the host.
+//! When a child counts as ready: the `--ready-...` definitions, what the child itself reports, and its stderr on the
+//! way to the host.
 
 mod definitions;
 mod notify;

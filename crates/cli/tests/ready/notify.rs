@@ -1,4 +1,4 @@
-//! `--ready-notify`: a child says itself that it is ready, how it is doing, that it stops, and that it needs more time.
+//! `--ready-notify`: a child reports that it is ready, its status, that it is stopping, and that it needs more time.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -14,12 +14,12 @@ fn start(options: &[&str]) -> Puppet {
 }
 
 #[test]
-fn a_child_says_that_it_is_ready_and_how_it_is_doing() {
+fn a_child_reports_that_it_is_ready_and_its_status() {
     for user in User::all() {
         for way in WAYS {
             let options = [&["--ready-notify"], way].concat();
             let mut puppet = Puppet::start_on(Stage::for_user(user), &options, |command| {
-                command.env("NOTIFY_SOCKET", "/run/systemd/notify"); // the host's own is not the child's
+                command.env("NOTIFY_SOCKET", "/run/systemd/notify"); // the child must not get the host's socket
             });
             puppet.does("assert os.environ['NOTIFY_SOCKET'].startswith('@nostray-notify-')");
             assert!(puppet.shown()["status"].is_null());
@@ -51,15 +51,15 @@ fn garbage_does_no_harm() {
     ] {
         puppet.does(&format!("notify({garbage})"));
     }
-    // Files that come along are closed, and a flood ends.
+    // The guard closes descriptors that come with a message, and survives a flood.
     puppet.does("s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.connect('\\0' + os.environ['NOTIFY_SOCKET'][1:]); kept.append(s)");
     puppet.does("[socket.send_fds(kept[0], [b'FDSTORE=1'], [0, 1, 2]) for _ in range(100)]");
     let files = || std::fs::read_dir(format!("/proc/{}/fd", puppet.guard().stat.pid)).expect("is there").count();
     let before = files();
     puppet.does("[kept[0].send(b'STATUS=%d' % n) for n in range(2000)]");
-    wait_until("the last one is shown", || puppet.shown()["status"] == "1999");
+    wait_until("the last status is shown", || puppet.shown()["status"] == "1999");
     let files = || std::fs::read_dir(format!("/proc/{}/fd", puppet.guard().stat.pid)).expect("is there").count();
-    wait_until("the last of them are closed", || files() <= before);
+    wait_until("the descriptors are closed", || files() <= before);
     assert_eq!(puppet.state(), "starting");
     puppet.does("notify('READY=1')");
     puppet.wait_for("ready");
@@ -67,9 +67,9 @@ fn garbage_does_no_harm() {
 }
 
 #[test]
-fn another_user_has_nothing_to_say() {
+fn messages_of_another_user_are_ignored() {
     if User::all().len() == 1 {
-        return; // only root can be somebody else
+        return; // only root can become another user
     }
     let mut puppet = start(&[]);
     let name = format!("nostray-notify-{}", puppet.shown()["id"].as_str().expect("an id"));
@@ -81,7 +81,7 @@ fn another_user_has_nothing_to_say() {
     let mut sender = other.command("python3".as_ref());
     let sent = sender.args(["-c", script, &name]).stdin(Stdio::null()).output().expect("run python3");
     assert!(sent.status.success(), "{sent:?}");
-    // Messages stay in their order, so once this one has been read, the other one has.
+    // Messages stay in order: when the guard has read this one, it has read the other user's.
     puppet.does("notify('STATUS=true')");
     wait_until("the status is shown", || puppet.shown()["status"] == "true");
     assert_eq!(puppet.state(), "starting");
@@ -89,7 +89,7 @@ fn another_user_has_nothing_to_say() {
 }
 
 #[test]
-fn a_child_says_that_it_is_stopping() {
+fn a_child_reports_that_it_is_stopping() {
     let mut puppet = start(&[]);
     puppet.does("notify('READY=1')");
     puppet.wait_for("ready");
@@ -97,14 +97,14 @@ fn a_child_says_that_it_is_stopping() {
     puppet.does("notify('STOPPING=1')");
     assert!(puppet.wait_for("stopping") >= before);
     assert_eq!(puppet.shown()["reason"], "the child says that it is stopping");
-    // It is in the journal a moment after it is on record.
+    // The journal entry follows the record with a short delay.
     let expected = "stopping: the child says that it is stopping";
-    wait_until("it is told", || puppet.story().last().is_some_and(|line| line == expected));
+    wait_until("the journal has the reason", || puppet.story().last().is_some_and(|line| line == expected));
     puppet.end();
 }
 
 #[test]
-fn a_reason_that_is_known_is_not_replaced_by_what_the_child_says() {
+fn a_known_reason_is_not_replaced_by_the_childs_report() {
     let mut puppet = start(&[]);
     puppet.does("import atexit; atexit.register(lambda: notify('STOPPING=1'))");
     puppet.caller.close();
@@ -117,7 +117,7 @@ fn a_reason_that_is_known_is_not_replaced_by_what_the_child_says() {
 
 /// A sleep is right here: it is time that is tested.
 #[test]
-fn more_time_to_be_ready_is_given_to_who_asks_for_it() {
+fn a_child_that_asks_for_more_time_to_be_ready_gets_it() {
     let mut puppet = start(&["--ready-timeout", "8s"]);
     let started = Instant::now();
     puppet.does("notify('EXTEND_TIMEOUT_USEC=30000000')");
@@ -129,7 +129,7 @@ fn more_time_to_be_ready_is_given_to_who_asks_for_it() {
 }
 
 #[test]
-fn less_time_than_there_is_shortens_nothing_and_what_was_given_ends() {
+fn a_request_for_less_time_does_not_shorten_the_ready_timeout() {
     let started = Instant::now();
     let mut puppet = start(&["--ready-timeout", "8s"]);
     puppet.does("notify('EXTEND_TIMEOUT_USEC=1')");
@@ -139,9 +139,9 @@ fn less_time_than_there_is_shortens_nothing_and_what_was_given_ends() {
     puppet.stage.scene.expect_empty();
 }
 
-/// A child that needs longer than its graces to flush, asks for time bit by bit, and uses it.
+/// The child needs longer than its graces to flush. It asks for more time step by step, and uses it.
 #[test]
-fn more_time_to_end_is_given_to_who_asks_for_it() {
+fn a_child_that_asks_for_more_time_to_end_gets_it() {
     let code = "exec('def end(*_):\\n for n in range(8):\\n  notify(\"EXTEND_TIMEOUT_USEC=5000000\")\\n  time.sleep(0.7)\\n \
                 open(\"flushed\", \"w\").close()\\n os._exit(9)\\nsignal.signal(signal.SIGTERM, end)')";
     for way in WAYS {
@@ -156,14 +156,14 @@ fn more_time_to_end_is_given_to_who_asks_for_it() {
 }
 
 #[test]
-fn who_has_no_patience_does_not_wait_for_it() {
+fn stop_now_does_not_wait_for_a_child_that_asked_for_more_time() {
     let mut puppet = start(&["--eof-grace", "100ms", "--term-grace", "10s"]);
     let code = "exec('def end(*_):\\n notify(\"EXTEND_TIMEOUT_USEC=3600000000\")\\n say(\"asked\")\\nsignal.signal(signal.SIGTERM, end)')";
     puppet.does(code);
     puppet.caller.process.stdin.take();
     let front = puppet.stage.own().into_iter().find(|found| found.stat.name == "nostray").expect("a front");
     front.send(nostray_sys::Signal::TERM);
-    wait_until("it has asked", || puppet.caller.errors().contains("asked"));
+    wait_until("the child has asked for more time", || puppet.caller.errors().contains("asked"));
     let output = puppet.stage.nostray(&["stop", "--now", "--all"]);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(puppet.caller.code(), 137, "{:?}", puppet.story());
@@ -171,7 +171,7 @@ fn who_has_no_patience_does_not_wait_for_it() {
 }
 
 #[test]
-fn a_supervised_child_is_shown_as_it_says() {
+fn the_report_of_a_supervised_child_is_shown() {
     let script = "
 import json, os, socket, sys
 for line in sys.stdin:
@@ -190,10 +190,10 @@ for line in sys.stdin:
         (shown["pens"][0]["state"].clone(), shown["pens"][0]["status"].clone())
     };
     caller.result("tell", "STATUS=loading".into());
-    wait_until("it is shown", || shown() == ("starting".into(), "loading".into()));
+    wait_until("the report is shown", || shown() == ("starting".into(), "loading".into()));
     caller.result("tell", "READY=1\nSTATUS=up".into());
-    wait_until("it is shown", || shown() == ("ready".into(), "up".into()));
+    wait_until("the report is shown", || shown() == ("ready".into(), "up".into()));
     caller.result("tell", "STOPPING=1".into());
-    wait_until("it is shown", || shown().0 == "stopping");
+    wait_until("the report is shown", || shown().0 == "stopping");
     caller.end(&stage);
 }

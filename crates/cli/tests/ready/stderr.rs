@@ -1,4 +1,4 @@
-//! `--ready-line`: the child's stderr passes through the guard, and nobody can tell the difference.
+//! `--ready-line`: the child's stderr passes through the guard. Neither host nor child sees a difference.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -19,7 +19,7 @@ fn start(scene: &Scene, options: &[&str], script: &str) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start nostray")
 }
 
-/// Random bytes that come again with the same seed, with all sorts of lines in them.
+/// Random bytes with lines of many lengths; the same seed gives the same bytes.
 const NOISE: &str = "import os, random, sys\nnoise = random.Random(SEED).randbytes(SIZE)\n";
 
 fn noise(size: usize) -> String {
@@ -42,9 +42,13 @@ fn every_byte_of_a_burst_arrives_although_the_host_reads_late() {
             let scene = Scene::new(user);
             let script = format!("{}sys.stderr.buffer.write(noise); sys.stderr.flush(); os._exit(3)", noise(SIZE));
             let mut process = start(&scene, way, &script);
-            // Time enough for one that does not wait for its reader: that it goes on waiting has no event.
+            // Long enough for a child that does not wait for its reader to end. The test gets no event while the child
+            // waits.
             std::thread::sleep(Duration::from_millis(700));
-            assert!(process.try_wait().expect("wait").is_none(), "it has more to say than fits into pipes");
+            assert!(
+                process.try_wait().expect("wait").is_none(),
+                "the child must wait: it writes more than the pipes hold"
+            );
             let mut got = Vec::new();
             process.stderr.take().expect("piped").read_to_end(&mut got).expect("read");
             assert_eq!(process.wait().expect("wait").code(), Some(3));
@@ -54,17 +58,17 @@ fn every_byte_of_a_burst_arrives_although_the_host_reads_late() {
     }
 }
 
-/// More than fits into the host's pipe, and less than fits into both: the child can end before anybody has read it.
+/// More than the host's pipe holds, and less than both pipes hold: the child can end before the host has read it.
 #[test]
-fn what_a_child_wrote_before_it_ended_arrives_before_we_end() {
+fn output_that_a_child_wrote_before_it_ended_arrives_before_the_front_ends() {
     const SIZE: usize = 100_000;
     let expected = expected(SIZE);
     for way in WAYS {
         let stage = Stage::new();
         let script = format!("{}sys.stderr.buffer.write(noise); sys.stderr.flush(); os._exit(4)", noise(SIZE));
         let mut process = start(&stage.scene, way, &script);
-        wait_until("the guard has seen its end", || stage.journal().contains("the child exited with 4"));
-        assert!(process.try_wait().expect("wait").is_none(), "the host has not read it yet");
+        wait_until("the guard has seen the child's end", || stage.journal().contains("the child exited with 4"));
+        assert!(process.try_wait().expect("wait").is_none(), "the front must not end before the host has read");
         let mut got = Vec::new();
         process.stderr.take().expect("piped").read_to_end(&mut got).expect("read");
         assert_eq!(process.wait().expect("wait").code(), Some(4));
@@ -74,17 +78,17 @@ fn what_a_child_wrote_before_it_ended_arrives_before_we_end() {
 }
 
 #[test]
-fn whoever_wants_it_to_end_need_not_read() {
+fn a_host_that_closes_stdin_and_does_not_read_stderr_ends_the_tree() {
     for way in WAYS {
         let scene = Scene::new(User::Current);
         let script = format!("{}sys.stderr.buffer.write(noise); sys.stderr.flush()", noise(1 << 20));
         let options = [way, &["--eof-grace", "200ms", "--term-grace", "200ms"]].concat();
         let mut process = start(&scene, &options, &script);
-        wait_until("it has begun", || !scene.those_with("randbytes").is_empty());
+        wait_until("the child runs", || !scene.those_with("randbytes").is_empty());
         drop(process.stdin.take());
-        // It holds its end of stderr, and reads nothing.
+        // The host holds its end of stderr, and reads nothing.
         let mut code = None;
-        wait_until("it ends", || {
+        wait_until("the front ends", || {
             code = process.try_wait().expect("wait");
             code.is_some()
         });
@@ -93,7 +97,7 @@ fn whoever_wants_it_to_end_need_not_read() {
 }
 
 #[test]
-fn a_host_that_never_reads_and_then_dies_leaves_nothing() {
+fn a_host_that_never_reads_and_then_dies_leaves_no_process() {
     const HOST: &str = "import subprocess, sys, time\n\
         process = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stderr=subprocess.PIPE)\n\
         print(process.pid, flush=True)\n\
@@ -120,7 +124,7 @@ fn guard_of(scene: &Scene) -> Option<Found> {
     scene.processes().into_iter().find(|found| found.stat.name == "nostray-guard")
 }
 
-/// Whatever the host's stderr is: a pipe that nobody reads, or a terminal that is held.
+/// The host's stderr is a pipe or a terminal that no process reads.
 #[test]
 fn a_pen_whose_host_does_not_read_can_be_stopped() {
     let (reader, writer) = std::io::pipe().expect("pipe");
@@ -163,7 +167,7 @@ fn stderr_that_is_a_terminal_gets_every_byte() {
 }
 
 #[test]
-fn whoever_takes_over_from_a_killed_guard_goes_on() {
+fn the_spare_or_front_that_takes_over_from_a_killed_guard_passes_stderr_on() {
     let script = "import os, signal, sys, time\n\
         def end(*_):\n    os.write(2, b'x' * 50_000 + b'bye\\n')\n    os._exit(5)\n\
         signal.signal(signal.SIGTERM, end)\n\
@@ -178,7 +182,7 @@ fn whoever_takes_over_from_a_killed_guard_goes_on() {
         assert_eq!(line, "hello\n");
         let own = own_processes(&scene);
         if also_spare {
-            own.spare.send(Signal::STOP); // so that it does not begin before it is killed, too
+            own.spare.send(Signal::STOP); // so that it does not take over before it is killed, too
             own.guard.send(Signal::KILL);
             own.spare.send(Signal::KILL);
         } else {
@@ -194,7 +198,7 @@ fn whoever_takes_over_from_a_killed_guard_goes_on() {
 }
 
 #[test]
-fn a_host_that_closes_its_end_is_no_reason_to_die() {
+fn a_host_that_closes_its_end_of_stderr_does_not_end_the_child() {
     let mut puppet = Puppet::start_on(Stage::new(), &["--ready-line", "up"], |command| {
         let (reader, writer) = std::io::pipe().expect("pipe");
         drop(reader);
@@ -226,7 +230,7 @@ fn a_host_without_stderr_has_a_child_that_can_be_ready() {
 }
 
 #[test]
-fn stderr_that_is_a_file_gets_everything_behind_what_was_there() {
+fn stderr_that_is_a_file_is_appended_to() {
     let stage = Stage::new();
     let path = stage.file("errors");
     std::fs::write(&path, "before\n").expect("write");

@@ -1,4 +1,5 @@
-//! What is on record of every pen, the commands with which a person reads it and acts on it, and the sweep of what dead owners left.
+//! Records of pens, the commands with which an operator reads them and stops pens, and the sweep of what dead owners
+//! left.
 
 mod operators;
 mod records;

@@ -1,4 +1,4 @@
-//! What an operator does: look, stop, read the journal.
+//! The operator's commands: `ps`, `stop`, `log`.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Output, Stdio};
@@ -23,7 +23,7 @@ fn start(scene: &Scene, options: &[&str], manner: &[&str]) -> Child {
     let before = text(&nostray_in(scene, &["ps", "--json"]).stdout).matches("\"ready\"").count();
     let mut process = run_command(scene, &[&GRACES[..], options].concat(), manner).spawn().expect("start");
     BufReader::new(process.stdout.take().expect("piped")).read_line(&mut String::new()).expect("ready");
-    badchild::wait_until("it is on record", || {
+    badchild::wait_until("the pen is on record", || {
         text(&nostray_in(scene, &["ps", "--json"]).stdout).matches("\"ready\"").count() == before + 1
     });
     process
@@ -73,7 +73,7 @@ fn stop_ends_what_was_meant_waits_for_it_and_says_how() {
     let said = text(&output.stdout);
     assert!(output.status.success(), "{output:?}");
     assert!(said.contains("SIGKILL") && said.contains("had to be killed"), "{said}");
-    // It returns when all is over, and not before.
+    // `stop` returns only when the tree is empty.
     assert_eq!(scene.those_with("stubborn").len(), 0);
     assert_eq!(meant.wait().expect("reap").code(), Some(137));
     assert!(other.try_wait().expect("look").is_none(), "another session was touched");
@@ -83,7 +83,7 @@ fn stop_ends_what_was_meant_waits_for_it_and_says_how() {
     assert!(output.status.success() && text(&output.stdout).starts_with(&id), "{output:?}");
     assert_eq!(other.wait().expect("reap").code(), Some(143));
     assert_eq!(nostray_in(&scene, &["stop", "--all"]).status.code(), Some(1), "there is nothing to stop");
-    assert_eq!(nostray_in(&scene, &["stop"]).status.code(), Some(2), "nothing was chosen");
+    assert_eq!(nostray_in(&scene, &["stop"]).status.code(), Some(2), "no pen was named");
     scene.expect_empty();
 }
 
@@ -93,16 +93,17 @@ fn stop_now_has_no_patience() {
     let options = ["--eof-grace", "1h", "--term-grace", "1h"];
     let mut process = run_command(&scene, &options, &["tree", "stubborn", "setsid"]).spawn().expect("start");
     BufReader::new(process.stdout.take().expect("piped")).read_line(&mut String::new()).expect("ready");
-    badchild::wait_until("it is on record", || nostray_in(&scene, &["stop", "--all", "--now"]).status.success());
+    badchild::wait_until("the pen is on record", || nostray_in(&scene, &["stop", "--all", "--now"]).status.success());
     assert_eq!(process.wait().expect("reap").code(), Some(137));
     scene.expect_empty();
 }
 
-/// Both requests come while the process that is asked is stopped, so both wait. Of two equal signals that wait, the kernel keeps the first.
+/// Both requests arrive while the keeper that gets them is stopped, so both are pending. Of two equal pending signals,
+/// the kernel keeps only the first.
 #[test]
-fn a_second_request_is_heard_although_the_first_one_still_waits() {
+fn a_second_request_is_heard_although_the_first_one_is_still_pending() {
     for round in 0..6 {
-        // A guard is asked directly; a managed front hands on what it hears, and must not start the next child.
+        // `stop` asks a guard directly. A managed front passes the request on, and must not start the next child.
         let is_managed = round % 2 == 1;
         let scene = Scene::apart(User::Current);
         let mut options = vec!["--eof-grace", "1h", "--term-grace", "1h"];
@@ -112,12 +113,14 @@ fn a_second_request_is_heard_although_the_first_one_still_waits() {
         badchild::wait_until("the tree is there", || tree() == 2);
         let own = own_processes(&scene);
         wait_until_on_record(&scene, &own.guard);
-        // The outermost first: each of them continues the next one if that is stopped.
+        // The outermost keeper first: a running keeper continues a stopped inner one.
         let asked = if is_managed { &own.front } else { &own.guard };
         let held = if is_managed { vec![&own.front] } else { vec![&own.front, &own.spare, &own.guard] };
         for keeper in &held {
             keeper.send(Signal::STOP);
-            badchild::wait_until("it is stopped", || Stat::of(keeper.stat.pid).is_some_and(|stat| stat.is_stopped()));
+            badchild::wait_until("the keeper is stopped", || {
+                Stat::of(keeper.stat.pid).is_some_and(|stat| stat.is_stopped())
+            });
         }
         let handle = Pidfd::open(asked.stat.pid).expect("is there");
         if is_managed {
@@ -146,9 +149,11 @@ fn an_older_keeper_is_asked_by_a_signal_that_it_knows() {
     let record: Record = serde_json::from_str(&record.replace(",\"queued\":true", "")).expect("a record");
     for keeper in [&own.front, &own.spare, &own.guard] {
         keeper.send(Signal::STOP);
-        badchild::wait_until("it is stopped", || Stat::of(keeper.stat.pid).is_some_and(|stat| stat.is_stopped()));
+        badchild::wait_until("the keeper is stopped", || {
+            Stat::of(keeper.stat.pid).is_some_and(|stat| stat.is_stopped())
+        });
     }
-    // As `nostray stop` does; but that would continue the keepers as well.
+    // Sends what `nostray stop` sends; the command itself would also continue the keepers.
     let guard = Pidfd::open(own.guard.stat.pid).expect("is there");
     nostray_pen::send(&guard, Ask::Stop, record.takes()).expect("ask");
     let is_pending = |signal: Signal| {
@@ -157,14 +162,14 @@ fn an_older_keeper_is_asked_by_a_signal_that_it_knows() {
         u64::from_str_radix(pending.trim(), 16).expect("a set") >> (signal.as_raw() - 1) & 1 == 1
     };
     let pending = [Signal::TERM, Signal::queued()].map(is_pending);
-    assert_eq!(pending, [true, false], "the child of an older guard would get a queued one");
+    assert_eq!(pending, [true, false], "an older guard would pass a queued signal on to its child");
     [&own.front, &own.spare, &own.guard].into_iter().for_each(|keeper| keeper.send(Signal::CONT));
     assert_eq!(process.wait().expect("reap").code(), Some(143));
     scene.expect_empty();
 }
 
 #[test]
-fn the_journal_tells_why_each_ended() {
+fn the_journal_tells_why_each_pen_ended() {
     let scene = Scene::apart(User::Current);
     let mut process = start(&scene, &["--session", "s"], &["tree", "stubborn", "setsid"]);
     drop(process.stdin.take());
@@ -215,10 +220,10 @@ fn log_follow_shows_what_happens() {
     scene.expect_empty();
 }
 
-/// A child, a session or a label may be called anything. It is shown in one line that does nothing to a terminal, with no secret in it;
-/// scripts get the true text.
+/// A child, a session or a label may be called anything. Commands show the name on one line, without terminal control
+/// sequences and without secrets; `--json` gives scripts the original text.
 #[test]
-fn what_things_are_called_forges_no_line_steers_no_terminal_and_shows_no_secret() {
+fn a_name_forges_no_line_steers_no_terminal_and_shows_no_secret() {
     let scene = Scene::apart(User::Current);
     let (forged, steers) =
         ("x\n2026-01-01T00:00:00Z  k7f39q2x  nothing is left of it", "\x1b[2J\u{202e}\u{2028}\u{9b}31m");
@@ -283,26 +288,26 @@ fn what_things_are_called_forges_no_line_steers_no_terminal_and_shows_no_secret(
     scene.expect_empty();
 }
 
-/// A host may have a secret on its own command line, and so may a process that sends a signal. The journal quotes both.
+/// The journal quotes the command lines of the host and of the process that sent a signal. Both may contain a secret.
 #[test]
 fn the_command_lines_of_a_host_and_of_the_sender_of_a_signal_show_no_secret() {
     let scene = Scene::apart(User::Current);
     let words = testkit::run_words(&GRACES, &["pause"]);
-    // A shell that does not become its last command: the host of what it starts.
+    // The shell does not exec its last command, so it is the host of what it starts.
     let mut host = scene.command("sh".as_ref());
     host.args(["-c", "shift 3; \"$@\"; exit 0", "host", "--api-key", "hunter2", "token: hunter 2"]).args(&words);
     host.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut host = host.spawn().expect("start");
     let ps = || text(&nostray_in(&scene, &["ps", "--json"]).stdout);
     let log = || text(&nostray_in(&scene, &["log", "--json"]).stdout);
-    badchild::wait_until("it is in the journal", || log().contains("\"started\""));
+    badchild::wait_until("the start is in the journal", || log().contains("\"started\""));
     let shown: serde_json::Value = serde_json::from_str(&ps()).expect("JSON");
     let front = shown["pens"][0]["front"]["pid"].to_string();
     let script = "kill -TERM $4; read -r line; exit 0";
     let mut sender = scene.command("sh".as_ref());
     sender.args(["-c", script, "sender", "--api-key", "hunter2", "token: hunter 2", &front]).stdin(Stdio::piped());
     let mut sender = sender.spawn().expect("start");
-    badchild::wait_until("it has ended", || log().contains("\"empty\""));
+    badchild::wait_until("the tree is empty", || log().contains("\"empty\""));
     drop(sender.stdin.take());
     sender.wait().expect("reap");
     host.wait().expect("reap");
@@ -315,9 +320,10 @@ fn the_command_lines_of_a_host_and_of_the_sender_of_a_signal_show_no_secret() {
     scene.expect_empty();
 }
 
-/// Hosts end what they take for zombies by a pattern over command lines. What of ours bears the child's command line would be hit.
+/// Some hosts kill leftover servers by a pattern over command lines. A keeper that showed the child's command line
+/// would be hit.
 #[test]
-fn only_front_and_child_bear_the_childs_command_line() {
+fn only_front_and_child_show_the_childs_command_line() {
     for (how, options) in [("run", &[][..]), ("run", &["--respawn"]), ("share", &["--linger", "0s"])] {
         let stage = Stage::new();
         let server = stage.server(&[]);
@@ -329,7 +335,7 @@ fn only_front_and_child_bear_the_childs_command_line() {
         let mut expected = vec![caller.process.id(), child];
         expected.sort_unstable();
         let mut hit = Vec::new();
-        // A process that looks for what dead pens have left may be about to end.
+        // A sweeper, which still shows its parent's command line, may be about to end.
         let is_so = badchild::comes_true(badchild::PATIENCE, &mut || {
             let all = stage.scene.processes();
             hit = all.into_iter().filter(|found| line(found).contains("badchild")).collect();
@@ -367,7 +373,7 @@ fn only_front_and_child_bear_the_childs_command_line() {
     }
 }
 
-/// Of a supervised and of a shared child, too: not the process of ours that handed the signal on.
+/// Also for a supervised and a shared child, where a nostray process passes the signal on.
 #[test]
 fn the_journal_names_the_process_that_sent_a_signal() {
     for (how, options) in [("run", &[][..]), ("run", &["--respawn"]), ("share", &["--linger", "0s"])] {
@@ -383,7 +389,7 @@ fn the_journal_names_the_process_that_sent_a_signal() {
         victim.send(Signal::TERM);
         let from = format!("SIGTERM came from process {} (", std::process::id());
         badchild::wait_until("the journal names the sender", || stage.journal().contains(&from));
-        badchild::wait_until("it has ended", || !victim.is_alive());
+        badchild::wait_until("the signalled process has ended", || !victim.is_alive());
         let journal = stage.journal();
         assert!(!journal.contains("the broker was stopped"), "{how} {options:?}: {journal}");
         let handed_on =

@@ -1,4 +1,4 @@
-//! Records: what is in them, and what happens when they are damaged, foreign, or cannot be written.
+//! Records: their content, and what nostray does when they are damaged, foreign, or cannot be written.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn record_file(scene: &Scene) -> PathBuf {
 fn running(scene: &Scene, options: &[&str], manner: &[&str]) -> std::process::Child {
     let process =
         run_command(scene, options, manner).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("start");
-    badchild::wait_until("it is on record", || {
+    badchild::wait_until("the pen is on record", || {
         text(&nostray_in(scene, &["ps", "--json"]).stdout).contains("\"ready\"")
     });
     process
@@ -44,7 +44,7 @@ fn end(scene: &Scene, mut process: std::process::Child) {
 }
 
 #[test]
-fn a_record_names_everybody_and_is_private_and_goes_with_its_tree() {
+fn a_record_names_all_keepers_and_the_child_and_is_private_and_goes_with_its_tree() {
     for user in User::all() {
         let scene = Scene::apart(user);
         let options = ["--session", "chat-17", "--label", "task=42", "--term-grace", "3s"];
@@ -57,7 +57,7 @@ fn a_record_names_everybody_and_is_private_and_goes_with_its_tree() {
         assert!(!record.contains("hunter2"), "a secret is on record: {record}");
         assert!(!record.contains(badchild::TOKEN), "the environment is on record: {record}");
         let own = own_processes(&scene);
-        // It is on record before it has become its program.
+        // The child is on record before it has executed its program.
         badchild::wait_until("the child is there", || child_of(&scene).is_some());
         let child = child_of(&scene).expect("the child");
         for (name, who) in [("front", &own.front), ("spare", &own.spare), ("guard", &own.guard), ("child", &child)] {
@@ -76,7 +76,7 @@ fn a_record_names_everybody_and_is_private_and_goes_with_its_tree() {
     }
 }
 
-/// Whatever is wrong with the place: the child runs, contained, with one warning.
+/// When the directory for records is unusable for any reason, the child runs, contained, with one warning.
 #[test]
 fn without_a_place_for_records_the_child_runs_all_the_same() {
     let scene = Scene::new(User::Current);
@@ -98,7 +98,7 @@ fn without_a_place_for_records_the_child_runs_all_the_same() {
         assert_eq!(said.lines().count(), 1, "{what}: {said}");
         assert!(said.contains("contained, but not on record"), "{what}: {said}");
     }
-    // Nothing set at all.
+    // None of the variables is set.
     let mut command = run_command(&scene, &[], &["exit", "5"]);
     let output = command.env_remove("XDG_RUNTIME_DIR").env_remove("HOME").env_remove("XDG_STATE_HOME").output();
     assert_eq!(output.expect("run").status.code(), Some(5));
@@ -121,8 +121,8 @@ fn a_full_disk_costs_the_record_and_not_the_child() {
     scene.expect_empty();
 }
 
-/// Cut at every byte, with every bit flipped, of another version, another user's, a link, a pipe, huge: never a signal,
-/// never a crash. The record names a stranger's number, and its lock is free.
+/// Records that are cut, have a flipped bit, are of another version or user, are a link or a pipe, or are huge: no
+/// command sends a signal or crashes. The record names the pid of a stranger, and its lock is free.
 #[test]
 fn damaged_and_foreign_records_are_never_acted_on() {
     let scene = Scene::apart(User::Current);
@@ -131,7 +131,8 @@ fn damaged_and_foreign_records_are_never_acted_on() {
     let process = running(&scene, &[], &["pause"]);
     let record = std::fs::read_to_string(record_file(&scene)).expect("read");
     end(&scene, process);
-    // Everybody in it is this test, at another time: whoever believed it would kill us.
+    // Every process in the record has the pid of this test and another start time: a sweep that trusts the pid kills
+    // this test.
     let number = format!("\"pid\":{},\"start\":1}}", stranger.stat.pid);
     let mut strange = String::new();
     let mut rest = record.as_str();
@@ -202,14 +203,14 @@ fn a_record_of_another_version_is_shown_and_left_alone() {
     let shown = nostray_in(&scene, &["ps"]);
     assert!(text(&shown.stderr).contains("version 7"), "{shown:?}");
     nostray_in(&scene, &["sweep"]);
-    assert!(file.exists(), "what only another version understands is not ours to remove");
+    assert!(file.exists(), "a sweep must not remove a record of another version");
     std::fs::write(&file, "{").expect("write");
     let swept = nostray_in(&scene, &["sweep"]);
     assert!(text(&swept.stdout).contains("damaged"), "{swept:?}");
-    assert!(!file.exists() && file.with_extension("damaged").exists(), "a damaged one is set aside");
+    assert!(!file.exists() && file.with_extension("damaged").exists(), "a damaged record must be set aside");
 }
 
-/// What can stand in the place of a file.
+/// What can be in the place of a file.
 #[derive(Debug, Clone, Copy)]
 enum Thing {
     Pipe,
@@ -232,7 +233,7 @@ const THINGS: [Thing; 7] = [
 ];
 
 impl Thing {
-    /// Puts one there, instead of what was there. False where only another user may.
+    /// Replaces what is at this path. False if this user may not create such a thing.
     fn put(self, path: &Path) -> bool {
         let run = |program: &str, words: &[&str]| {
             let status = std::process::Command::new(program).args(words).arg(path).stderr(Stdio::null()).status();
@@ -268,7 +269,7 @@ fn take_away(path: &Path) {
     std::fs::remove_file(path).or_else(|_| std::fs::remove_dir(path)).ok();
 }
 
-/// A command of nostray's that ends in time, whatever it says.
+/// Checks that this command of nostray's ends in time, with any output and exit code.
 fn expect_no_hang(scene: &Scene, words: &[&str], what: &str) {
     let mut command = scene.command(&nostray());
     command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -281,16 +282,16 @@ fn expect_no_hang(scene: &Scene, words: &[&str], what: &str) {
     assert!(ended, "{what}: `nostray {}` hangs", words.join(" "));
 }
 
-/// A pen whose keepers are dead, a pen that lives, a slot that is held: whatever stands where a file of theirs should.
+/// Puts each of [`THINGS`] in the place of each file of a dead pen, a live pen and a held slot.
 #[test]
-fn whatever_stands_in_the_registrys_folder_no_command_hangs() {
+fn no_command_hangs_on_a_pipe_or_device_in_the_place_of_a_registry_file() {
     let scene = Scene::apart(User::Current);
     let options = ["--slot", "db", "--no-sweep", "--eof-grace", "100ms", "--term-grace", "100ms"];
     let process = running(&scene, &options, &["pause"]);
     let living = record_file(&scene);
     let record = std::fs::read_to_string(&living).expect("read");
     let place = living.parent().expect("in a folder").to_owned();
-    // Of a pen that is long dead: its lock is free, and no process has these numbers.
+    // The record of a dead pen: its lock is free, and no process has these start times.
     let dead = record.replace("\"start\":", "\"start\":9").replace("\"slot\":\"db\"", "\"slot\":null");
     let id = living.file_stem().and_then(|stem| stem.to_str()).expect("an id").to_owned();
     let slot = scene.runtime().join("state/nostray/slots/db");
@@ -330,7 +331,7 @@ fn whatever_stands_in_the_registrys_folder_no_command_hangs() {
         take_away(name);
         take_away(&name.with_file_name("a-pipe"));
     }
-    // The living pen has had all of this around it, and ends as ever.
+    // The live pen still ends as usual.
     take_away(&slot);
     end(&scene, process);
 }

@@ -7,13 +7,13 @@ use badchild::{Bystanders, Found, Host, Scene, User, badchild};
 use nostray_sys::Signal;
 use testkit::{GRACES, nostray, own_processes, run_command, start_host};
 
-/// A pen, and everything that is in it.
+/// A pen with its host; all its processes are in the scene.
 struct Pen {
     scene: Scene,
     _host: Host,
 }
 
-/// Starts so many pens with the runtime directory of `shared`, and waits until all are complete.
+/// Starts this number of pens with the runtime directory of `shared`, and waits until each child is ready.
 fn start(shared: &Scene, count: usize, kinds: &[&str]) -> Vec<Pen> {
     let runtime = format!("XDG_RUNTIME_DIR={}", shared.runtime().display());
     let nostray = nostray().display().to_string();
@@ -37,17 +37,17 @@ fn start(shared: &Scene, count: usize, kinds: &[&str]) -> Vec<Pen> {
 fn kill_all_of_ours(pen: &Pen, place: &Scene) {
     let own = own_processes(&pen.scene);
     testkit::wait_until_on_record(place, &own.guard);
-    // Stopped first, so that none of them acts on the death of another.
+    // Stop all keepers first, so that none acts on the death of another.
     for found in [&own.front, &own.spare, &own.guard] {
         found.send(Signal::STOP);
     }
-    // The outermost first: the end of spare and guard continues a front that is stopped.
+    // The outermost keeper first: the end of spare and guard continues a stopped front.
     for found in [&own.front, &own.spare, &own.guard] {
         found.send(Signal::STOP);
         found.send(Signal::KILL);
     }
-    // A killed process holds its lock until it has really ended.
-    badchild::wait_until("they are gone", || {
+    // A killed process holds its lock until it has exited.
+    badchild::wait_until("the keepers are gone", || {
         ![&own.front, &own.spare, &own.guard].iter().any(|found| found.is_alive())
     });
 }
@@ -66,7 +66,7 @@ const KINDS: [&str; 4] = ["plain", "setsid", "daemon", "term-ignoring"];
 
 #[test]
 fn fifty_dead_pens_are_swept_and_fifty_live_ones_stay_as_they_are() {
-    // The second user gets few: each pen is looked for among all the others.
+    // Fewer pens for the second user: the sweep looks for each dead pen among all processes.
     for (user, count) in User::all().into_iter().zip([50, 10]) {
         let shared = Scene::apart(user);
         let bystanders = Bystanders::start(User::Current);
@@ -75,8 +75,8 @@ fn fifty_dead_pens_are_swept_and_fifty_live_ones_stay_as_they_are() {
         let before: Vec<Vec<Found>> = alive.iter().map(|pen| pen.scene.processes()).collect();
         dead.iter().for_each(|pen| kill_all_of_ours(pen, &shared));
         let dry = nostray_in(&shared, &["sweep", "--dry-run"]);
-        assert_eq!(dry.status.code(), Some(1), "survivors are left: {dry:?}");
-        assert!(dead.iter().all(|pen| tree_of(pen).len() == 2), "a dry run only looks");
+        assert_eq!(dry.status.code(), Some(1), "a dry run must leave survivors: {dry:?}");
+        assert!(dead.iter().all(|pen| tree_of(pen).len() == 2), "a dry run ended a process");
         let swept = nostray_in(&shared, &["sweep"]);
         assert_eq!(swept.status.code(), Some(0), "{}", String::from_utf8_lossy(&swept.stdout));
         for pen in &dead {
@@ -87,7 +87,7 @@ fn fifty_dead_pens_are_swept_and_fifty_live_ones_stay_as_they_are() {
             "{swept:?}"
         );
         for (pen, before) in alive.iter().zip(before) {
-            assert!(before.iter().all(Found::is_alive), "a live pen was touched");
+            assert!(before.iter().all(Found::is_alive), "the sweep touched a live pen");
             assert_eq!(pen.scene.processes().len(), before.len());
         }
         bystanders.expect_untouched();
@@ -115,7 +115,7 @@ fn no_sweep_means_none() {
     let shared = Scene::apart(User::Current);
     let dead = start(&shared, 1, &["setsid"]);
     kill_all_of_ours(&dead[0], &shared);
-    // Long enough for a sweep to have begun, had there been one.
+    // With a sweep, the tree would end within the time below.
     let status = run_command(&shared, &["--no-sweep"], &["exit", "0"]).status().expect("run");
     assert!(status.success());
     assert!(!badchild::comes_true(Duration::from_millis(400), &mut || tree_of(&dead[0]).len() < 2));
@@ -143,7 +143,7 @@ fn two_hundred_starts_and_twenty_sweeps_at_once_do_not_disturb_each_other() {
         }
     });
     let mut ready = 0;
-    // Two hundred starts are work for minutes, if others have work as well.
+    // On a busy machine, two hundred starts take minutes.
     badchild::comes_true(badchild::PATIENCE * 2, &mut || {
         let listed = nostray_in(&shared, &["ps", "--json"]);
         ready = String::from_utf8_lossy(&listed.stdout).matches("\"state\": \"ready\"").count();
@@ -154,9 +154,9 @@ fn two_hundred_starts_and_twenty_sweeps_at_once_do_not_disturb_each_other() {
         assert!(pen.try_wait().expect("look").is_none(), "a live pen was swept");
     }
     for pen in &dead {
-        badchild::wait_until("the dead are swept", || tree_of(pen).is_empty());
+        badchild::wait_until("the dead pens are swept", || tree_of(pen).is_empty());
     }
-    // Two hundred ends, too: more than one command may have the patience for.
+    // Two hundred ends may take longer than one `stop` waits.
     let mut stopped = None;
     badchild::comes_true(badchild::PATIENCE * 2, &mut || {
         stopped = Some(nostray_in(&shared, &["stop", "--all", "--now"]));
@@ -169,9 +169,10 @@ fn two_hundred_starts_and_twenty_sweeps_at_once_do_not_disturb_each_other() {
     assert_eq!(nostray_in(&shared, &["ps", "-q"]).status.code(), Some(1), "{stopped:?}");
 }
 
-/// A recorded number now belongs to somebody else: made so for real, in a pid namespace whose counter can be set.
+/// A recorded pid now belongs to a stranger. The test reuses the pid in a pid namespace, where it can set the pid
+/// counter.
 #[test]
-fn a_number_that_was_used_again_is_nobodys_business() {
+fn a_process_that_reuses_a_recorded_pid_is_not_signalled() {
     let scene = Scene::apart(User::Current);
     let script = r#"
 set -e
@@ -210,7 +211,7 @@ echo unharmed
     scene.expect_empty();
 }
 
-/// Whatever the clock of the machine did since: what is written down in wall-clock time decides nothing.
+/// Wall-clock times in records decide nothing, so a change of the clock has no effect.
 #[test]
 fn a_clock_that_was_set_by_hours_changes_nothing() {
     for step in ["-36000000", "+36000000"] {
@@ -241,19 +242,19 @@ fn a_clock_that_was_set_by_hours_changes_nothing() {
 }
 
 #[test]
-fn include_active_asks_the_living_to_stop() {
+fn include_active_asks_live_pens_to_stop() {
     let shared = Scene::apart(User::Current);
     let pens = start(&shared, 3, &KINDS);
     let output = nostray_in(&shared, &["sweep", "--include-active"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout).matches("was asked to stop").count(), 3, "{output:?}");
     for pen in &pens {
-        badchild::wait_until("it has stopped", || tree_of(pen).is_empty());
+        badchild::wait_until("the tree has ended", || tree_of(pen).is_empty());
     }
     drop(start_host(&shared, &[], &GRACES, &["pause"]));
     shared.expect_empty();
 }
 
-/// Somebody has tidied up the runtime directory: a pen is not dead for want of a file.
+/// A cleanup of the runtime directory removed the lock files: a pen is not dead because a file is missing.
 #[test]
 fn a_live_pen_whose_lock_was_removed_is_not_swept() {
     let shared = Scene::apart(User::Current);

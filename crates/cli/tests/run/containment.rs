@@ -1,5 +1,5 @@
-//! Nobody is left, and nobody else is touched: every way in which a host can end, with every kind of child and
-//! descendant, as root and as an unprivileged user.
+//! No process of the tree is left, and no other process is touched: for every way in which a host can end, with every
+//! kind of child and descendant, as root and as an unprivileged user.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -30,7 +30,7 @@ enum Who {
     Guard,
 }
 
-/// Any one of nostray's own processes, and any two, in either order.
+/// Any one keeper, and any two, in either order.
 const VICTIMS: [&[Who]; 9] = [
     &[Who::Front],
     &[Who::Spare],
@@ -82,16 +82,16 @@ fn cells(user: User) -> Vec<Cell> {
 }
 
 #[test]
-fn nobody_is_left_and_nobody_else_is_touched() {
+fn the_tree_is_gone_and_no_other_process_is_touched() {
     let bystanders = Bystanders::start(User::Current);
     in_parallel(cells(User::Current), play);
     bystanders.expect_untouched();
 }
 
 #[test]
-fn nobody_is_left_and_nobody_else_is_touched_as_an_unprivileged_user() {
+fn the_tree_is_gone_and_no_other_process_is_touched_as_an_unprivileged_user() {
     if !User::all().contains(&User::Nobody) {
-        return; // the test above was that of an unprivileged user
+        return; // the test above ran as an unprivileged user
     }
     let bystanders = Bystanders::start(User::Nobody);
     in_parallel(cells(User::Nobody), play);
@@ -120,7 +120,7 @@ fn with_a_host(scene: &Scene, cell: &Cell) {
     let mut host = start_host(scene, options, &GRACES, &["tree", cell.manner, cell.kind]);
     let front = host.ready();
     happen(scene, cell.event, &mut host, &front);
-    // The host itself is of the scene, and some of the events leave it alive.
+    // The host belongs to the scene, and some events leave it alive.
     host.order("exit");
     scene.expect_empty_within(PATIENCE);
     host.expect_friend_untouched();
@@ -137,7 +137,7 @@ fn happen(scene: &Scene, event: Event, host: &mut Host, front: &Found) {
             let own = own_processes(scene);
             for (i, who) in victims.iter().enumerate() {
                 if i > 0 {
-                    std::thread::sleep(gap); // the time between the two kills is what varies here
+                    std::thread::sleep(gap); // the test varies the time between the two kills
                 }
                 match who {
                     Who::Front => own.front.send(Signal::KILL),
@@ -148,13 +148,13 @@ fn happen(scene: &Scene, event: Event, host: &mut Host, front: &Found) {
         }
         Event::HostDeadBeforeStart => unreachable!("has no host"),
     }
-    // While the host lives and holds the pipe, the tree has to end by what has happened alone.
+    // The host lives and holds the pipe, so only this event can end the tree.
     if !matches!(event, Event::HostExits | Event::HostKilled | Event::HostKilledWhileAnotherHoldsThePipe) {
         badchild::wait_until("only the host is left", || scene.processes().len() <= 1);
     }
 }
 
-/// The one who starts nostray is gone before it runs, while somebody else (this test) holds its stdin.
+/// The launcher of nostray is gone before nostray runs, while this test holds nostray's stdin.
 fn host_dead_before_start(scene: &Scene, cell: &Cell) {
     let words = run_words(&GRACES, &["tree", cell.manner, cell.kind]);
     let me = badchild();
@@ -167,7 +167,7 @@ fn host_dead_before_start(scene: &Scene, cell: &Cell) {
     scene.expect_empty_within(PATIENCE);
     let mut said = String::new();
     process.stdout.take().expect("piped").read_to_string(&mut said).expect("read");
-    assert_eq!(said, "", "the child has been started");
+    assert_eq!(said, "", "the child was started");
     process.stderr.take().expect("piped").read_to_string(&mut said).expect("read");
     assert!(said.contains("nostray: the host that started this command had already ended"), "said: {said}");
 }

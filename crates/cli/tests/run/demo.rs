@@ -1,4 +1,4 @@
-//! `nostray demo` tells the truth, and leaves nothing behind, however it ends.
+//! `nostray demo` tells the truth, and leaves no process behind, however it ends.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -8,10 +8,10 @@ use std::time::Duration;
 use badchild::{Folder, Found, Scene, User, pid, publish, wait_until};
 use nostray_sys::Signal;
 
-/// How long what the demo has started may stay when the demo itself had no chance to end it.
-/// (By themselves they would stay for much longer.)
+/// How long the demo's processes may stay when the demo was killed and could not end them. By themselves they would
+/// stay for much longer.
 const A_FEW_SECONDS: Duration = Duration::from_secs(20);
-/// Those of the tree that do not end by themselves.
+/// The processes of the tree that do not end by themselves.
 const BAD: [&str; 4] = ["helper", "setsid", "daemon", "stubborn"];
 
 fn demo(scene: &Scene, options: &[&str]) -> Command {
@@ -35,10 +35,10 @@ fn complaints_of(process: &mut Child) -> String {
     complaints
 }
 
-fn expect_nobody(scene: &Scene) {
-    // At once: a demo that has ended has seen that nobody is left.
+fn expect_no_process(scene: &Scene) {
+    // Look at once, without waiting: before it ends, a demo makes sure that no process is left.
     let left = scene.processes();
-    assert!(left.is_empty(), "left behind: {left:#?}");
+    assert!(left.is_empty(), "the demo left processes: {left:#?}");
 }
 
 /// The moments at which a demo is ended: each act, before the host is killed and after.
@@ -49,11 +49,12 @@ const MOMENTS: [[&[&str]; 2]; 4] = [
     [&["With nostray"], &["child", "gone"]],
 ];
 
-/// A demo gives up on what takes longer than its own limits, and twelve at once take long on a busy machine.
+/// One test at a time: a demo gives up when a step exceeds its limit, and twelve demos at once are slow on a busy
+/// machine.
 static FEW: Mutex<()> = Mutex::new(());
 
-/// Starts a demo for each moment, and does something to it when it has come: when one line with all of the first words,
-/// and then one with all of the others has been written.
+/// Starts a demo for each moment, and calls `act` when the moment has come: the demo has written a line with all of the
+/// first words, and then a line with all of the second ones.
 fn at_every_moment(act: impl Fn(&Scene, Child, BufReader<ChildStdout>) + Sync) {
     let _few = FEW.lock().unwrap_or_else(PoisonError::into_inner);
     let one = &|moment: [&[&str]; 2]| {
@@ -79,12 +80,12 @@ fn at_every_moment(act: impl Fn(&Scene, Child, BufReader<ChildStdout>) + Sync) {
 }
 
 #[test]
-fn it_names_survivors_without_nostray_and_none_with_it() {
+fn the_demo_names_survivors_without_nostray_and_none_with_it() {
     for user in User::all() {
         let scene = Scene::new(user);
         let mut process = demo(&scene, &["--fast"]).spawn().expect("start the demo");
         let status = end_of(&mut process);
-        expect_nobody(&scene);
+        expect_no_process(&scene);
         let mut said = String::new();
         process.stdout.take().expect("piped").read_to_string(&mut said).expect("read");
         assert_eq!((status.code(), complaints_of(&mut process).as_str()), (Some(0), ""), "{user:?}: {said}");
@@ -109,18 +110,18 @@ fn it_names_survivors_without_nostray_and_none_with_it() {
 }
 
 #[test]
-fn a_signal_ends_it_in_every_moment_and_nothing_is_left() {
+fn a_signal_ends_the_demo_at_every_moment_and_no_process_is_left() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         at_every_moment(|scene, mut process, _says| {
             send(&process, signal);
             assert_eq!(end_of(&mut process).code(), Some(128 + signal.as_raw()));
-            expect_nobody(scene);
+            expect_no_process(scene);
         });
     }
 }
 
 #[test]
-fn what_it_has_started_ends_even_if_it_is_killed_itself() {
+fn the_demos_processes_end_even_if_the_demo_is_killed() {
     at_every_moment(|scene, mut process, _says| {
         send(&process, Signal::KILL);
         assert_eq!(end_of(&mut process).code(), None);
@@ -129,28 +130,28 @@ fn what_it_has_started_ends_even_if_it_is_killed_itself() {
 }
 
 #[test]
-fn it_ends_when_nobody_reads_any_more_and_nothing_is_left() {
+fn the_demo_ends_when_its_reader_is_gone_and_no_process_is_left() {
     at_every_moment(|scene, mut process, says| {
         drop(says);
         assert_eq!(end_of(&mut process).code(), Some(128 + Signal::PIPE.as_raw()));
-        expect_nobody(scene);
+        expect_no_process(scene);
         assert_eq!(complaints_of(&mut process), "");
     });
 }
 
 #[test]
-fn it_needs_no_open_files() {
+fn the_demo_needs_no_open_files() {
     let scene = Scene::new(User::Current);
     let mut shell = scene.command("sh".as_ref());
     shell.args(["-c", "exec \"$@\" <&- >&- 2>&-", "sh", env!("CARGO_BIN_EXE_nostray"), "demo", "--fast"]);
     assert_eq!(end_of(&mut shell.spawn().expect("start a shell")).code(), Some(0));
-    expect_nobody(&scene);
+    expect_no_process(&scene);
 }
 
 #[test]
-fn somebody_elses_children_are_neither_counted_nor_ended() {
+fn children_that_the_demo_did_not_start_are_neither_counted_nor_ended() {
     let scene = Scene::new(User::Current);
-    // The shell starts a process and then becomes the demo, which so has a child that it knows nothing of.
+    // The shell starts a process and then becomes the demo, which therefore has a child that it does not know.
     let mut shell = scene.command("sh".as_ref());
     let script = "env -u BADCHILD_TOKEN sleep 60 >&- 2>&- & echo $!; exec \"$@\"";
     shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_nostray"), "demo", "--fast"]).stdout(Stdio::piped());
@@ -160,28 +161,28 @@ fn somebody_elses_children_are_neither_counted_nor_ended() {
     says.read_line(&mut number).expect("read");
     let stranger = Found::by_pid(pid(number.trim().parse().expect("a number"))).expect("just started");
     assert_eq!(end_of(&mut process).code(), Some(0));
-    expect_nobody(&scene);
-    assert!(stranger.is_alive(), "a stranger was ended");
+    expect_no_process(&scene);
+    assert!(stranger.is_alive(), "the demo ended a stranger");
     stranger.send(Signal::KILL);
 }
 
 #[test]
-fn it_shows_the_same_inside_of_a_pen() {
+fn the_demo_works_inside_a_pen() {
     let scene = Scene::new(User::Current);
     let nostray = env!("CARGO_BIN_EXE_nostray");
     let mut command = scene.command(nostray.as_ref());
     command.args(["run", "--", nostray, "demo", "--fast"]).stdin(Stdio::null()).stdout(Stdio::null());
     assert_eq!(end_of(&mut command.spawn().expect("start a pen")).code(), Some(0));
-    expect_nobody(&scene);
+    expect_no_process(&scene);
 }
 
 #[test]
-fn it_goes_on_when_its_file_is_replaced() {
+fn the_demo_goes_on_when_its_file_is_removed() {
     let scene = Scene::new(User::Current);
     let folder = Folder::new("replaced");
     let program = folder.path().join("nostray");
-    // By another process: a file that this one has open for writing, and a fork in another test at that moment, and
-    // it could not be executed.
+    // Another process copies: if this one had the file open for writing while another test forks, the file could not be
+    // executed.
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_nostray")).arg(&program).status();
     assert!(copied.expect("copy it").success());
     let mut command = scene.command(&program);
@@ -190,19 +191,19 @@ fn it_goes_on_when_its_file_is_replaced() {
     says.read_line(&mut String::new()).expect("read");
     std::fs::remove_file(&program).expect("remove it");
     assert_eq!(end_of(&mut process).code(), Some(0));
-    expect_nobody(&scene);
+    expect_no_process(&scene);
 }
 
 #[test]
-fn its_actors_do_not_play_alone() {
+fn an_actor_of_the_demo_does_not_run_by_itself() {
     let scene = Scene::new(User::Current);
     let output = demo(&scene, &["--actor", "daemon"]).output().expect("start an actor");
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("nostray demo"));
-    expect_nobody(&scene);
+    expect_no_process(&scene);
 }
 
 fn send(process: &Child, signal: Signal) {
-    let found = Found::by_pid(pid(i32::try_from(process.id()).expect("small"))).expect("it is alive");
+    let found = Found::by_pid(pid(i32::try_from(process.id()).expect("small"))).expect("the demo is alive");
     found.send(signal);
 }

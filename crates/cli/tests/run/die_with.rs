@@ -15,7 +15,7 @@ fn pausing(scene: &Scene) -> Child {
 }
 
 #[test]
-fn the_tree_ends_with_any_of_the_processes_that_were_named() {
+fn the_tree_ends_with_any_of_the_named_processes() {
     for which in 0..2 {
         let (scene, others) = (Scene::new(User::Current), Scene::new(User::Current));
         let mut processes = [pausing(&others), pausing(&others)];
@@ -26,23 +26,23 @@ fn the_tree_ends_with_any_of_the_processes_that_were_named() {
         processes[which].kill().expect("kill");
         assert_eq!(pen.wait().expect("wait").code(), Some(137));
         scene.expect_empty();
-        // The number is free to be used again; the pen is gone, so nobody looks at it any more.
+        // Only now the pid may be reused: the pen, which watches it, is gone.
         processes[which].wait().expect("reap");
         let mut other = processes.into_iter().nth(1 - which).expect("the other one");
-        assert!(other.try_wait().expect("look").is_none(), "the other one was touched");
+        assert!(other.try_wait().expect("look").is_none(), "the other named process was ended");
         other.kill().expect("kill");
         other.wait().expect("reap");
     }
 }
 
-/// A zombie has ended, although its number is still taken.
+/// A zombie has ended, although it still has its pid.
 #[test]
 fn a_process_that_has_ended_but_was_not_reaped_has_ended() {
     let scene = Scene::new(User::Current);
     let mut process = pausing(&scene);
     process.kill().expect("kill");
     let number = badchild::pid(i32::try_from(process.id()).expect("small"));
-    badchild::wait_until("it is a zombie", || Stat::of(number).is_some_and(|stat| stat.is_zombie()));
+    badchild::wait_until("the process is a zombie", || Stat::of(number).is_some_and(|stat| stat.is_zombie()));
     let mut command = scene.command(&nostray());
     command.args(["run", "--die-with", &process.id().to_string(), "--", "echo", "started"]);
     let output = command.stdin(Stdio::null()).output().expect("run");

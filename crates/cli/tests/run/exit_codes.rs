@@ -36,7 +36,7 @@ fn every_signal_is_reported_as_a_shell_does() {
     let scene = Scene::new(User::Current);
     let (nostray, badchild) = (nostray(), badchild());
     let (nostray, badchild) = (nostray.display().to_string(), badchild.display().to_string());
-    // SIGSTOP, SIGTSTP, SIGTTIN and SIGTTOU stop a process instead of ending it: see stopped_jobs.rs
+    // SIGSTOP, SIGTSTP, SIGTTIN and SIGTTOU stop a process instead of ending it: see stopped.rs
     let signals = (1..32).filter(|signal| !(19..23).contains(signal)).collect();
     in_parallel(signals, |signal: i32| {
         let number = signal.to_string();
@@ -49,7 +49,7 @@ fn every_signal_is_reported_as_a_shell_does() {
 
 fn run(words: &[&str]) -> (i32, String) {
     let output = Command::new(nostray()).args(words).stdin(Stdio::null()).output().expect("run nostray");
-    assert_eq!(output.stdout, b"", "nostray itself has written to stdout");
+    assert_eq!(output.stdout, b"", "nostray wrote to stdout");
     (output.status.code().expect("exits"), String::from_utf8(output.stderr).expect("text"))
 }
 
@@ -79,14 +79,15 @@ fn a_command_that_cannot_be_executed_is_126_and_says_what_to_do() {
 fn a_script_without_a_first_line_is_run_by_the_shell_as_execvp_does() {
     let folder = badchild::Folder::new("script");
     let file = folder.path().join("script");
-    // By another process: what this one has open for writing, a child that another test forks has, too, for a moment.
+    // Another process writes: a child that another test forks would inherit a file that this process has open for
+    // writing.
     let write = "printf 'exit 9\\n' >\"$0\" && chmod 755 \"$0\"";
     assert!(std::process::Command::new("sh").args(["-c", write]).arg(&file).status().expect("run sh").success());
     assert_eq!(run(&["run", "--", &file.display().to_string()]).0, 9);
 }
 
 #[test]
-fn own_failures_are_125_and_nothing_is_started() {
+fn own_failures_are_125_and_no_child_is_started() {
     let folder = badchild::Folder::new("own-failure");
     let witness = folder.path().join("witness");
     let touch = ["--", "touch", &witness.display().to_string()].map(str::to_owned);
@@ -107,7 +108,7 @@ fn own_failures_are_125_and_nothing_is_started() {
         let (code, said) = run(&words);
         assert_eq!(code, 125, "{options:?}");
         assert!(said.contains(expected), "{options:?} said: {said}");
-        assert!(!witness.exists(), "{options:?} has started the command");
+        assert!(!witness.exists(), "{options:?} started the command");
     }
     let (code, said) = run(&["run"]);
     assert_eq!(code, 125);

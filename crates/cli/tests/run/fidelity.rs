@@ -1,4 +1,4 @@
-//! The command finds everything as the host gave it, but for one variable and one limit.
+//! The child inherits everything as the host set it, except for one variable and one limit.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use badchild::{Scene, User, badchild};
 use testkit::nostray;
 
-/// What `badchild status` sees of itself when a shell starts it after some preparations, without and with nostray.
+/// The output of `badchild status` when a shell starts it after this preparation, without and with nostray.
 fn compare(preparation: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     let scene = Scene::new(User::Current);
     let look = |wrapper: &str| {
@@ -49,7 +49,7 @@ fn signal_dispositions_are_the_hosts_sigpipe_and_sigchld_included() {
 }
 
 #[test]
-fn what_the_host_has_closed_stays_closed() {
+fn streams_that_the_host_closed_stay_closed() {
     assert_same("exec <&-");
     assert_same("exec 2>&-");
     assert_same("exec <&- 2>&-");
@@ -71,11 +71,12 @@ fn the_signal_mask_is_the_hosts() {
     let nostray = nostray().display().to_string();
     let (direct, contained) = (mask_seen(&[]), mask_seen(&[&nostray, "run", "--"]));
     assert_eq!(contained, direct);
-    assert!(!direct.ends_with("0000000000000000"), "nothing was blocked: {direct}");
+    assert!(!direct.ends_with("0000000000000000"), "no signal was blocked: {direct}");
     scene.expect_empty();
 }
 
-/// A host that ignores SIGCHLD would make children vanish without a trace; front and guard must not inherit that.
+/// If a process ignores SIGCHLD, its children leave no exit status; front and guard must not inherit that from the
+/// host.
 #[test]
 fn a_host_that_ignores_sigchld_still_gets_the_exit_code() {
     let scene = Scene::new(User::Current);
@@ -85,9 +86,10 @@ fn a_host_that_ignores_sigchld_still_gets_the_exit_code() {
     scene.expect_empty();
 }
 
-/// Files that the host passed on are the child's alone: who waits for their end waits for the child, not for nostray.
+/// Only the child holds files that the host passed on: a reader that waits for their end waits for the child, not for
+/// nostray.
 #[test]
-fn no_process_of_ours_keeps_the_hosts_files_open() {
+fn no_nostray_process_keeps_the_hosts_files_open() {
     let (scene, folder) = (Scene::new(User::Current), badchild::Folder::new("passed-on"));
     let fifo = folder.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo").success());
@@ -100,14 +102,14 @@ fn no_process_of_ours_keeps_the_hosts_files_open() {
     std::fs::File::open(&fifo).expect("open").read_to_string(&mut nothing).expect("the end of 5");
     process.stdout.take().expect("piped").read_to_string(&mut nothing).expect("the end of stdout");
     assert_eq!(nothing, "");
-    assert!(process.try_wait().expect("look").is_none(), "the child has ended, so this shows nothing");
+    assert!(process.try_wait().expect("look").is_none(), "the child has ended, so this test proves nothing");
     process.stdin.take().expect("piped").write_all(b"go\n").expect("write");
     assert_eq!(process.wait().expect("wait").code(), Some(6));
     scene.expect_empty();
 }
 
 #[test]
-fn a_pen_inside_a_pen_bears_both_marks() {
+fn a_pen_inside_a_pen_has_both_marks() {
     let scene = Scene::new(User::Current);
     let nostray = nostray();
     let mut outer = scene.command(&nostray);

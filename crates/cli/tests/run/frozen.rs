@@ -1,4 +1,4 @@
-//! A child that stops its keepers, once or again and again: whatever the user says to end it ends it.
+//! A child that stops its keepers, once or again and again. Each command of the user that ends a tree ends it.
 
 use std::process::{Child, Output, Stdio};
 
@@ -7,7 +7,8 @@ use nostray_sys::Signal;
 use testkit::debugger::Debugger;
 use testkit::nostray;
 
-/// Climbs from its guard to the outermost front, has a daemon without an environment, ignores what it can, and stops all of them.
+/// Finds all its keepers, from the guard up to the outermost front, and stops them. It has a daemon without an
+/// environment, and ignores every signal that it can.
 const SCRIPT: &str = r#"
 trap '' TERM HUP INT
 setsid sh -c 'env -i sleep 1000 > /dev/null &'
@@ -50,7 +51,7 @@ fn frozen(user: User, how: &str, options: &[&str]) -> Frozen {
     command.args(options).args(["--", "sh", "-c", SCRIPT, how]);
     let process = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("start");
     let mut processes = Vec::new();
-    wait_until("its keepers are stopped", || {
+    wait_until("the keepers are stopped", || {
         processes = scene.processes();
         let own: Vec<_> = processes.iter().filter(|found| found.stat.name.starts_with("nostray")).collect();
         own.len() >= 3 && own.iter().all(|found| found.stat.is_stopped())
@@ -60,11 +61,11 @@ fn frozen(user: User, how: &str, options: &[&str]) -> Frozen {
     Frozen { scene, process, daemon, id }
 }
 
-/// The one without an environment: it was handed to the guard.
+/// The daemon without an environment, which the kernel reparented to the guard.
 fn daemon_of(processes: &[Found]) -> Found {
     let guards: Vec<_> = processes.iter().filter(|found| found.stat.name == "nostray-guard").collect();
     let mut daemon = None;
-    wait_until("the daemon was handed to the guard", || {
+    wait_until("the daemon is a child of the guard", || {
         let all = nostray_sys::proc::scan().expect("scan");
         let is_it = |stat: &&nostray_sys::proc::Stat| {
             stat.name == "sleep" && guards.iter().any(|guard| stat.parent == Some(guard.stat.pid))
@@ -85,11 +86,15 @@ impl Frozen {
     fn expect_over(mut self, output: &Output) {
         let said = text(&output.stdout) + &text(&output.stderr);
         assert!(output.status.success(), "{said}");
-        assert!(!said.contains("try "), "it advises what was just done: {said}");
-        wait_until("its front has ended", || self.process.try_wait().expect("look").is_some());
+        assert!(!said.contains("try "), "the command advises what was just done: {said}");
+        wait_until("the front has ended", || self.process.try_wait().expect("look").is_some());
         assert!(!self.daemon.is_alive(), "the daemon is left: {said}");
         self.scene.expect_empty();
-        assert_eq!(nostray_in(&self.scene, &["ps", "-q"]).status.code(), Some(1), "it is still on record: {said}");
+        assert_eq!(
+            nostray_in(&self.scene, &["ps", "-q"]).status.code(),
+            Some(1),
+            "the pen is still on record: {said}"
+        );
     }
 }
 
@@ -127,7 +132,7 @@ fn a_dry_run_and_the_sweep_of_another_run_leave_a_frozen_child_alone() {
     frozen.expect_over(&output);
 }
 
-/// No signal but SIGKILL moves them.
+/// Only SIGKILL has an effect on keepers that a debugger holds.
 #[test]
 fn a_child_whose_keepers_a_debugger_holds_is_ended_from_outside() {
     let cells = [&["stop", "--all"][..], &["stop", "--all", "--now"], &["sweep"]];

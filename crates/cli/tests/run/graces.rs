@@ -1,4 +1,4 @@
-//! A tree gets the time that it was promised, and not more.
+//! A tree gets its graces, and not more.
 
 use std::io::{BufRead, BufReader};
 use std::process::Child;
@@ -16,10 +16,10 @@ fn wait_ready(process: &mut Child) -> Found {
     Found::by_pid(pid(i32::try_from(process.id()).expect("small"))).expect("is there")
 }
 
-/// A database is flushed and not shot, also when the host loses patience, or our own guard is killed.
+/// A child gets its grace to flush a database, also when keepers are killed meanwhile.
 #[test]
-fn the_graces_are_kept_whoever_of_us_is_killed_meanwhile() {
-    for victim in ["nobody", "front", "spare", "guard", "front and spare", "front and guard"] {
+fn the_graces_are_kept_whichever_keepers_are_killed_meanwhile() {
+    for victim in ["no keeper", "front", "spare", "guard", "front and spare", "front and guard"] {
         let (scene, folder) = (Scene::new(User::Current), Folder::new("flush"));
         let file = folder.path().join("flushed");
         let options = ["--eof-grace", "100ms", "--term-grace", "20s"];
@@ -35,7 +35,7 @@ fn the_graces_are_kept_whoever_of_us_is_killed_meanwhile() {
         }
         process.wait().expect("wait");
         scene.expect_empty();
-        assert!(file.exists(), "{victim} killed: it was shot before it had flushed");
+        assert!(file.exists(), "{victim} killed: the child was killed before it had flushed");
     }
 }
 
@@ -54,7 +54,7 @@ fn a_stubborn_tree_is_gone_soon_after_its_graces_and_not_before() {
 }
 
 #[test]
-fn a_second_signal_ends_all_patience() {
+fn a_second_signal_ends_the_graces() {
     let scene = Scene::new(User::Current);
     let options = ["--eof-grace", "1h", "--term-grace", "1h"];
     let mut process = run_command(&scene, &options, &["tree", "stubborn", "daemon"]).spawn().expect("start");
@@ -89,12 +89,12 @@ fn a_client_that_ends_with_its_input_never_sees_a_signal() {
     wait_ready(&mut process);
     drop(process.stdin.take());
     assert_eq!(process.wait().expect("wait").code(), Some(4));
-    assert!(!file.exists(), "it got a signal");
+    assert!(!file.exists(), "the child got a signal");
     scene.expect_empty();
 }
 
 #[test]
-fn what_a_child_leaves_behind_goes_with_it_and_the_exit_code_stays() {
+fn processes_that_a_child_leaves_behind_end_with_it_and_the_exit_code_stays() {
     for kind in ["plain", "term-ignoring", "setsid", "daemon", "holding-stdout"] {
         let scene = Scene::new(User::Current);
         let output = run_command(&scene, &["--no-sweep"], &["leave", kind, "7"]).output().expect("run");
@@ -119,7 +119,7 @@ fn wrappers_in_wrappers_end_together() {
 
 /// A stopped process cannot act on SIGTERM unless it is continued.
 #[test]
-fn a_stopped_child_can_still_end_politely() {
+fn a_stopped_child_is_continued_and_ends_by_sigterm() {
     let (scene, folder) = (Scene::new(User::Current), Folder::new("stopped"));
     let file = folder.path().join("flushed");
     let options = ["--eof-grace", "100ms", "--term-grace", "20s"];
@@ -128,7 +128,9 @@ fn a_stopped_child_can_still_end_politely() {
     wait_ready(&mut process);
     for child in scene.those_with("slow").iter().filter(|found| found.stat.name == "badchild") {
         child.send(Signal::STOP);
-        badchild::wait_until("it is stopped", || Stat::of(child.stat.pid).is_some_and(|stat| stat.is_stopped()));
+        badchild::wait_until("the child is stopped", || {
+            Stat::of(child.stat.pid).is_some_and(|stat| stat.is_stopped())
+        });
     }
     drop(process.stdin.take());
     assert_eq!(process.wait().expect("wait").code(), Some(0));

@@ -1,5 +1,5 @@
-//! No control group of a dead pen stays, and no other one is touched. And where there is no room for another open file, nothing is left
-//! of a start either.
+//! No control group of a dead pen stays, and no other group is touched. When the limit of open files is reached, a
+//! failed start leaves nothing either.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -9,11 +9,11 @@ use badchild::{Scene, User, badchild, wait_until};
 use nostray_sys::cgroup::Cgroup;
 use testkit::nostray;
 
-/// A control group of the test's own, in which it starts everything: what appears below it is its own doing.
+/// A control group of the test's own, in which it starts all processes: all groups below it are the test's.
 struct Group(PathBuf);
 
 impl Group {
-    /// None where this user has no folder to divide.
+    /// `None` where this user may not create control groups.
     fn new() -> Option<Self> {
         let group =
             Cgroup::create(&format!("test-{}-{}", std::process::id(), nostray_sys::process::random())).ok()?;
@@ -97,14 +97,14 @@ fn empty_groups_of_dead_pens_are_removed_by_the_next_run_and_by_a_sweep_and_no_o
         member.wait().expect("reap");
         scene.expect_empty();
         for path in others.iter().chain([&busy.join("empty"), &busy]) {
-            wait_until("it can be removed", || std::fs::remove_dir(path).is_ok());
+            wait_until("the group can be removed", || std::fs::remove_dir(path).is_ok());
         }
     }
 }
 
-/// At every moment of a start.
+/// Kills the front at many moments of its start.
 #[test]
-fn what_a_front_that_was_killed_while_it_started_has_left_is_removed() {
+fn groups_of_a_front_that_was_killed_while_it_started_are_removed() {
     let Some(group) = Group::new() else { return };
     let nostray = nostray().display().to_string();
     let scene = Scene::apart(User::Current);
@@ -124,15 +124,15 @@ fn what_a_front_that_was_killed_while_it_started_has_left_is_removed() {
     assert_eq!(group.pens(), Vec::<PathBuf>::new());
 }
 
-/// Each works, or says what is wrong and what to do, and leaves nothing.
+/// With each limit, the command works, or says what is wrong and what to do, and leaves nothing.
 #[test]
-fn where_too_few_files_may_be_open_it_is_said_and_nothing_is_left() {
+fn with_too_few_open_files_the_front_says_so_and_leaves_nothing() {
     let group = Group::new();
     let nostray = nostray().display().to_string();
     for words in
         [&["run", "--", "true"][..], &["run", "--respawn", "--", "true"], &["run", "--slot", "s", "--", "true"]]
     {
-        // With three the dynamic loader cannot load the program.
+        // With a limit of three, the dynamic loader cannot load the program.
         let (mut worked, mut refused) = (0, 0);
         for limit in 4..=28 {
             let scene = Scene::apart(User::Current);
@@ -168,10 +168,10 @@ fn where_too_few_files_may_be_open_it_is_said_and_nothing_is_left() {
 }
 
 #[test]
-fn commands_that_look_say_that_too_few_files_may_be_open() {
+fn ps_and_stop_say_that_too_few_files_may_be_open() {
     let scene = Scene::apart(User::Current);
     let mut pen = testkit::run_command(&scene, &[], &["pause"]).spawn().expect("start");
-    wait_until("it is on record", || {
+    wait_until("the pen is on record", || {
         let shown = scene.command(&nostray()).args(["ps", "-q"]).output().expect("run");
         shown.status.success()
     });

@@ -1,4 +1,5 @@
-//! A host that died before nostray ran must not be confused with whoever collects its orphans, nor the other way round.
+//! A host that died before nostray ran must not be confused with the process that adopts its orphans, nor the other way
+//! round.
 
 use std::process::{Command, Stdio};
 
@@ -17,9 +18,9 @@ fn has_started(scene: &Scene, words: &[String]) -> bool {
     said.contains("ready")
 }
 
-/// In a session of its own, as most hosts start servers, with a pipe that somebody else still holds.
+/// In a session of its own, as most hosts start servers, with a pipe that another process still holds.
 #[test]
-fn an_orphan_in_a_session_of_its_own_starts_nothing() {
+fn an_orphan_in_a_session_of_its_own_starts_no_child() {
     let scene = Scene::new(User::Current);
     let me = badchild().display().to_string();
     let mut words = ["after-parent", "--", &me, "leader", "--"].map(str::to_owned).to_vec();
@@ -27,14 +28,14 @@ fn an_orphan_in_a_session_of_its_own_starts_nothing() {
     assert!(!has_started(&scene, &words));
 }
 
-/// Inside a pen, orphans are handed to its guard.
+/// Inside a pen, the guard adopts orphans.
 #[test]
-fn an_orphan_inside_a_pen_starts_nothing() {
+fn an_orphan_inside_a_pen_starts_no_child() {
     let scene = Scene::new(User::Current);
     let me = badchild().display().to_string();
     let nostray = nostray().display().to_string();
     let inner = run_words(&["--eof-grace", "0s"], &["tree", "cooperative", "plain"]).join(" ");
-    // The outer child stays until the orphan has said why it does not start, or has started.
+    // The outer child stays until the orphan has said why it starts no child, or has started one.
     let script = format!("{me} after-parent -- {inner} 2>&1 & cat");
     let mut command = scene.command(nostray.as_ref());
     let mut process = command
@@ -77,10 +78,10 @@ fn skipped(why: &str) {
     eprintln!("SKIPPED: {why}");
 }
 
-/// Children that the process had before it became nostray are not of the tree: whatever happens, they stay.
+/// Children that the process had before it became nostray are not part of the tree, and are never ended.
 #[test]
-fn children_from_before_are_not_touched() {
-    for killed in ["nobody", "both"] {
+fn earlier_children_of_the_process_are_not_touched() {
+    for killed in ["neither", "both"] {
         let (scene, strangers) = (Scene::new(User::Current), Scene::new(User::Current));
         let mut shell = scene.command("bash".as_ref());
         let sleep = strangers.command(badchild().as_ref());
@@ -95,7 +96,9 @@ fn children_from_before_are_not_touched() {
         );
         let mut process =
             shell.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("start");
-        badchild::wait_until("all are there", || scene.processes().len() == 5 && strangers.processes().len() == 2);
+        badchild::wait_until("all processes run", || {
+            scene.processes().len() == 5 && strangers.processes().len() == 2
+        });
         if killed == "both" {
             let own = testkit::own_processes(&scene);
             own.guard.send(nostray_sys::Signal::KILL);

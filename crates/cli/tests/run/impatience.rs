@@ -1,4 +1,4 @@
-//! One request to end is one request, however many processes it reaches; and words that nobody hears hold nothing up.
+//! One request to end counts once, however many processes it reaches. A log without a reader holds nothing up.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -12,9 +12,9 @@ fn wait_ready(process: &mut Child) {
     BufReader::new(process.stdout.take().expect("piped")).read_line(&mut String::new()).expect("ready");
 }
 
-/// A service manager, or `tree-kill`, signals every process there is.
+/// A service manager, or `tree-kill`, signals every process of the tree.
 #[test]
-fn a_signal_to_all_of_our_processes_is_one_request() {
+fn a_signal_to_all_nostray_processes_is_one_request() {
     for _ in 0..5 {
         let (scene, folder) = (Scene::new(User::Current), Folder::new("all"));
         let file = folder.path().join("flushed");
@@ -24,7 +24,7 @@ fn a_signal_to_all_of_our_processes_is_one_request() {
         let own = own_processes(&scene);
         [own.front, own.spare, own.guard].iter().for_each(|found| found.send(Signal::TERM));
         process.wait().expect("wait");
-        assert!(file.exists(), "it was killed in its grace");
+        assert!(file.exists(), "the child was killed within its grace");
         scene.expect_empty();
     }
 }
@@ -42,20 +42,20 @@ fn a_signal_to_a_pen_around_a_pen_is_one_request() {
         let front = badchild::Found::by_pid(badchild::pid(process.id() as i32)).expect("is there");
         front.send(Signal::TERM);
         process.wait().expect("wait");
-        assert!(file.exists(), "it was killed in its grace");
+        assert!(file.exists(), "the child was killed within its grace");
         scene.expect_empty();
     }
 }
 
 #[test]
-fn a_log_that_nobody_reads_holds_nothing_up() {
+fn a_log_without_a_reader_holds_nothing_up() {
     let (scene, folder) = (Scene::new(User::Current), Folder::new("fifo"));
     let fifo = folder.path().join("fifo");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo").success());
     let options = ["--log-file", fifo.to_str().expect("text"), "--eof-grace", "0s", "--term-grace", "0s"];
     let refused = run_command(&scene, &options, &["exit", "0"]).stderr(Stdio::null()).status().expect("run");
-    assert_eq!(refused.code(), Some(125), "a pipe without a reader is refused");
-    // With a reader that never reads, and a pipe that is full.
+    assert_eq!(refused.code(), Some(125), "a pipe without a reader must be refused");
+    // Now the pipe is full, and its reader never reads.
     let reader = std::fs::File::options().read(true).write(true).open(&fifo).expect("open");
     let started = Instant::now();
     let mut process = run_command(&scene, &options, &["tree", "stubborn", "daemon"]).spawn().expect("start");
@@ -69,9 +69,9 @@ fn a_log_that_nobody_reads_holds_nothing_up() {
     scene.expect_empty();
 }
 
-/// A limit on the size of files that our own words run into is not the child's fault.
+/// nostray's own messages exceed a limit on the size of files. The child must not get the signal.
 #[test]
-fn a_signal_that_our_own_words_have_caused_is_not_for_the_child() {
+fn a_signal_that_nostrays_own_messages_cause_does_not_reach_the_child() {
     let (scene, folder) = (Scene::new(User::Current), Folder::new("fsize"));
     let words = std::fs::File::create(folder.path().join("words")).expect("create");
     let mut shell = scene.command("bash".as_ref());
@@ -107,7 +107,7 @@ fn a_proc_of_another_namespace_is_refused() {
     scene.expect_empty();
 }
 
-/// Stopped and continued faster than anybody can follow: in the end front and child run, or both are stopped.
+/// The child is stopped and continued faster than the guard can follow. In the end both front and child run.
 #[test]
 fn front_and_child_agree_on_whether_they_are_stopped() {
     let scene = Scene::new(User::Current);

@@ -1,4 +1,4 @@
-//! `--isolate pid`: the kernel alone guarantees that nothing stays.
+//! `--isolate pid`: the kernel alone guarantees that no process stays.
 
 use std::process::Stdio;
 
@@ -9,7 +9,7 @@ use testkit::{nostray, own_processes, start_host};
 const ISOLATED: [&str; 6] = ["--isolate", "pid", "--eof-grace", "150ms", "--term-grace", "200ms"];
 
 #[test]
-fn the_command_is_in_a_namespace_with_its_own_numbers_and_its_own_proc() {
+fn the_child_is_in_a_namespace_with_its_own_pids_and_its_own_proc() {
     for user in User::all() {
         let scene = Scene::new(user);
         let mut command = scene.command(&nostray());
@@ -23,7 +23,7 @@ fn the_command_is_in_a_namespace_with_its_own_numbers_and_its_own_proc() {
         let id = if user == User::Nobody { 65534 } else { own_user() };
         assert!(said.starts_with(&format!("pid=2 id={id}\n")), "{output:?}");
         let processes: u32 = said.lines().nth(1).and_then(|n| n.parse().ok()).expect("a number");
-        assert!(processes < 8, "sees {processes} processes");
+        assert!(processes < 8, "the child sees {processes} processes");
         assert_eq!(output.status.code(), Some(6));
         scene.expect_empty();
     }
@@ -34,7 +34,7 @@ fn own_user() -> u32 {
 }
 
 #[test]
-fn nothing_is_left_whoever_is_killed() {
+fn no_process_is_left_whether_the_host_or_keepers_are_killed() {
     for user in User::all() {
         for victims in ["host", "front", "spare", "guard", "front spare guard"] {
             for manner in ["cooperative", "stubborn"] {
@@ -70,9 +70,9 @@ fn every_exit_reason_is_passed_on() {
     scene.expect_empty();
 }
 
-/// Where it is forbidden, nothing is started and the reason is named.
+/// Where pid namespaces are forbidden, nostray starts no child and names the reason.
 #[test]
-fn a_machine_that_forbids_it_is_told_apart() {
+fn where_pid_namespaces_are_forbidden_no_child_is_started_and_the_reason_is_named() {
     let scene = Scene::new(User::Current);
     let mut command = scene.command("unshare".as_ref());
     let script = "echo 0 > /proc/sys/user/max_pid_namespaces && exec \"$@\"";
@@ -84,9 +84,9 @@ fn a_machine_that_forbids_it_is_told_apart() {
     scene.expect_empty();
 }
 
-/// It behaves like the other one in everything else.
+/// Otherwise an isolated pen behaves like any other.
 #[test]
-fn a_signal_and_the_end_of_input_end_it() {
+fn a_signal_and_the_end_of_input_end_an_isolated_tree() {
     for event in ["close", "term"] {
         let scene = Scene::new(User::Current);
         let mut host = start_host(&scene, &[], &ISOLATED, &["tree", "stubborn", "setsid"]);

@@ -1,4 +1,5 @@
-//! `nostray run` around one child that is not managed: what the host sees of it, and that nothing is left whatever ends first.
+//! `nostray run` with one child that is not managed: what the host sees of the child, and that no process is left,
+//! whichever process ends first.
 
 mod completions;
 mod containment;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use badchild::{Found, Scene, User, comes_true};
 use testkit::{Own, own_processes, run_command};
 
-/// How often a process has been put on a processor: without that, it cannot make a system call.
+/// How often a process has been scheduled on a CPU. A process that is not scheduled makes no system call.
 fn times_run(found: &Found) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", found.stat.pid)).expect("is there");
     let switches = status.lines().filter(|line| line.contains("ctxt_switches"));
@@ -17,7 +17,7 @@ fn times_all_run(own: &Own) -> [u64; 3] {
     [&own.front, &own.spare, &own.guard].map(times_run)
 }
 
-/// It has tidied up after the start, and waits.
+/// Whether the process has finished the start, and waits for events.
 fn has_settled(found: &Found) -> bool {
     let of = |name: &str| format!("/proc/{}/{name}", found.stat.pid);
     std::fs::read_link(of("fd/1")).is_ok_and(|to| to == std::path::Path::new("/dev/null"))
@@ -25,7 +25,7 @@ fn has_settled(found: &Found) -> bool {
 }
 
 #[test]
-fn no_process_of_ours_runs_while_ten_thousand_messages_pass_nor_while_idle() {
+fn no_nostray_process_runs_while_ten_thousand_messages_pass_nor_while_idle() {
     for user in User::all() {
         let scene = Scene::new(user);
         let mut process = run_command(&scene, &["--eof-grace", "1m"], &["echo"]).spawn().expect("start");
@@ -39,10 +39,10 @@ fn no_process_of_ours_runs_while_ten_thousand_messages_pass_nor_while_idle() {
         };
         exchange("first\n");
         let own = own_processes(&scene);
-        // They tidy up a moment after the start, once; then there is nothing left to do.
+        // The keepers tidy up once, a moment after the start. Then they have nothing left to do.
         let mut last = times_all_run(&own);
         let mut same = 0;
-        badchild::wait_until("they have settled", || {
+        badchild::wait_until("the keepers have settled", || {
             let now = times_all_run(&own);
             let settled = [&own.front, &own.spare, &own.guard].into_iter().all(has_settled);
             same = if settled && now == last { same + 1 } else { 0 };

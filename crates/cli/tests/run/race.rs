@@ -1,5 +1,5 @@
-//! One or two of nostray's own processes are killed at random moments, from the first microsecond on. A small number of
-//! rounds; `cargo run --release --bin nostray-bench -- race` plays thousands.
+//! Kills one or two keepers at random moments, from the first microsecond on. These are a few rounds; `cargo run
+//! --release --bin nostray-bench -- race` plays thousands.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use badchild::{Bystanders, Folder, Found, PATIENCE, Scene, User, pid};
 use nostray_sys::Signal;
 use testkit::{GRACES, in_parallel, run_command};
 
-/// Random numbers that come again with the same seed.
+/// Random numbers; the same seed gives the same numbers.
 struct Random(u64);
 
 impl Random {
@@ -22,7 +22,7 @@ impl Random {
 }
 
 #[test]
-fn whoever_of_us_is_killed_whenever_nobody_is_left() {
+fn no_process_is_left_when_one_or_two_keepers_are_killed_at_any_moment() {
     let bystanders = Bystanders::start(User::Current);
     in_parallel((1..=120).collect(), |seed: u64| {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
@@ -52,14 +52,15 @@ fn whoever_of_us_is_killed_whenever_nobody_is_left() {
         }
         drop(process.stdin.take());
         let ended = badchild::comes_true(PATIENCE, &mut || scene.processes().is_empty());
-        assert!(ended, "seed {seed}, {manner} {kind}: left are {:#?}", scene.processes());
+        assert!(ended, "seed {seed}, {manner} {kind}: these processes are left: {:#?}", scene.processes());
         process.wait().expect("reap");
     });
     bystanders.expect_untouched();
 }
 
-/// In its first moments a guard is known to nobody but its spare. If that is killed then, the front has to find out that the guard
-/// lives, and leave the tree to it: a front that ends the tree itself kills the guard with it, and is the last one from there on.
+/// In its first moments, only the spare knows the guard. If the spare is killed then, the front has to find out that
+/// the guard lives, and leave the tree to it: a front that ends the tree itself also kills the guard, and is then the
+/// only keeper.
 #[test]
 fn a_spare_that_is_killed_in_the_first_moments_leaves_the_tree_to_the_guard() {
     in_parallel((0..80).collect(), |round: u64| {
@@ -73,7 +74,7 @@ fn a_spare_that_is_killed_in_the_first_moments_leaves_the_tree_to_the_guard() {
             .spawn()
             .expect("start");
         let front = Found::by_pid(pid(i32::try_from(process.id()).expect("small"))).expect("is there");
-        // As soon as it has a guard.
+        // As soon as the spare has a guard.
         let only_child = |of: &Found| {
             let all =
                 std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", of.stat.pid)).unwrap_or_default();
@@ -89,11 +90,11 @@ fn a_spare_that_is_killed_in_the_first_moments_leaves_the_tree_to_the_guard() {
             }
         };
         spare.send(Signal::KILL);
-        // When the graces are over, or a moment before or after that.
+        // Around the moment when the graces are over.
         pass(Duration::from_micros(40_000 + 400 * round));
         front.send(Signal::KILL);
         let ended = badchild::comes_true(PATIENCE, &mut || scene.processes().is_empty());
-        assert!(ended, "round {round}: left are {:#?}", scene.processes());
+        assert!(ended, "round {round}: these processes are left: {:#?}", scene.processes());
         process.wait().expect("reap");
         let said = std::fs::read_to_string(&errors).expect("read");
         assert!(!said.contains("the guard was killed"), "round {round}: {said}");
@@ -104,7 +105,7 @@ fn own(scene: &Scene, name: &str) -> Vec<Found> {
     scene.processes().into_iter().filter(|found| found.stat.name == name).collect()
 }
 
-/// Lets so much time pass, more exactly than a sleep would.
+/// Waits for this time, more exactly than a sleep.
 fn pass(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {

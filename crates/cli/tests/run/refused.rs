@@ -1,4 +1,4 @@
-//! A process that may not be signalled is named, and not waited for.
+//! nostray names a process that it may not signal, and does not wait for it.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
@@ -25,11 +25,11 @@ fn a_process_of_another_user_is_named_and_not_waited_for() {
         } else {
             command.args(&inside);
         }
-        // Into a file: the end of a pipe would not come as long as the survivor lives.
+        // stderr is a file: a pipe would not end as long as the survivor lives.
         let words = folder.path().join("words");
         let stderr = std::fs::File::create(&words).expect("create");
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(stderr).spawn().expect("start");
-        badchild::wait_until("it is root", || {
+        badchild::wait_until("the process is root", || {
             let found = scene.those_with("become-root");
             found
                 .iter()
@@ -42,13 +42,13 @@ fn a_process_of_another_user_is_named_and_not_waited_for() {
                 status = process.try_wait().expect("look");
                 status.is_some()
             }),
-            "waits for a process that it may not signal"
+            "nostray waits for a process that it may not signal"
         );
         let said = std::fs::read_to_string(&words).expect("read");
         assert!(said.contains("may not be signalled") && said.contains("become-root"), "said: {said}");
         assert!(!said.contains("hunter2"), "said: {said}");
         let left = scene.processes();
-        assert_eq!(left.len(), 1, "only the one that may not be signalled is left: {left:#?}");
+        assert_eq!(left.len(), 1, "only the process that may not be signalled is left: {left:#?}");
         for found in left {
             found.send(Signal::KILL);
         }

@@ -1,4 +1,4 @@
-//! Signals reach the child as the host meant them.
+//! Signals reach the child as the host sent them.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -22,10 +22,10 @@ fn child_of(scene: &Scene, guard: &Found) -> Found {
     all.find(|found| found.stat.parent == Some(guard.stat.pid)).expect("a child")
 }
 
-/// The code of one that may not end at all.
+/// Waits for the end of the front, with a deadline, and returns its exit code.
 fn code(process: &mut Child) -> Option<i32> {
     let mut status = None;
-    wait_until("it ends", || {
+    wait_until("the front ends", || {
         status = process.try_wait().expect("look");
         status.is_some()
     });
@@ -37,7 +37,7 @@ fn front(process: &Child) -> Found {
 }
 
 #[test]
-fn what_a_host_sends_on_purpose_reaches_the_child_once() {
+fn a_signal_that_the_host_sends_reaches_the_child_once() {
     let (scene, folder) = (Scene::new(User::Current), Folder::new("signals"));
     let file = folder.path().join("got");
     let mut command = run_command(&scene, &[], &["count-signals", &file.display().to_string()]);
@@ -49,8 +49,8 @@ fn what_a_host_sends_on_purpose_reaches_the_child_once() {
         front.send(signal);
         expected += &format!("{signal}\n");
         let so_far = expected.clone();
-        // Signals of the same number would merge if they were sent faster than they are seen.
-        wait_until("the child has it", || std::fs::read_to_string(&file).unwrap_or_default() == so_far);
+        // Two pending signals of the same number merge, so wait for each.
+        wait_until("the child has the signal", || std::fs::read_to_string(&file).unwrap_or_default() == so_far);
     }
     front.send(Signal::TERM);
     assert_eq!(process.wait().expect("wait").code(), Some(0));
@@ -58,8 +58,8 @@ fn what_a_host_sends_on_purpose_reaches_the_child_once() {
     scene.expect_empty();
 }
 
-/// A host that makes a group for its server and signals the group: the front passes it on, and the child is not in that
-/// group itself, or it would get everything twice.
+/// A host makes a process group for its server and signals the group. The front passes the signal on. The child is not
+/// in that group, or it would get every signal twice.
 #[test]
 fn a_signal_to_the_group_that_a_host_has_made_reaches_the_child_once() {
     for session in [false, true] {
@@ -85,7 +85,9 @@ fn a_signal_to_the_group_that_a_host_has_made_reaches_the_child_once() {
             assert!(status.success());
         };
         kill("-USR1");
-        wait_until("it arrives", || std::fs::read_to_string(&file).is_ok_and(|got| got.contains("SIGUSR1")));
+        wait_until("the child has the signal", || {
+            std::fs::read_to_string(&file).is_ok_and(|got| got.contains("SIGUSR1"))
+        });
         kill("-TERM");
         assert_eq!(process.wait().expect("wait").code(), Some(0));
         assert_eq!(std::fs::read_to_string(&file).expect("read"), "SIGUSR1\nSIGTERM\n");
@@ -105,9 +107,9 @@ fn an_interrupt_is_an_interrupt_for_the_child_and_not_a_termination() {
     }
 }
 
-/// `nohup` and a shell's `&` ignore signals on behalf of the command, which may decide otherwise.
+/// `nohup` and a shell's `&` ignore signals on behalf of the command, which may handle them again.
 #[test]
-fn what_the_host_has_ignored_ends_nothing_but_still_reaches_the_child() {
+fn a_signal_that_the_host_ignores_ends_nothing_but_reaches_the_child() {
     let (scene, folder) = (Scene::new(User::Current), Folder::new("ignored"));
     let file = folder.path().join("got");
     let mut command = scene.command("sh".as_ref());
@@ -118,7 +120,7 @@ fn what_the_host_has_ignored_ends_nothing_but_still_reaches_the_child() {
     let front = front(&process);
     for signal in [Signal::HUP, Signal::INT] {
         front.send(signal);
-        wait_until("it arrives", || {
+        wait_until("the child has the signal", || {
             std::fs::read_to_string(&file).is_ok_and(|got| got.contains(&signal.to_string()))
         });
     }
@@ -128,9 +130,9 @@ fn what_the_host_has_ignored_ends_nothing_but_still_reaches_the_child() {
     scene.expect_empty();
 }
 
-/// What kills a process and cannot be passed on kills the front, and the guard sees to the rest.
+/// SIGABRT kills the front and is not passed on. The guard then ends the tree.
 #[test]
-fn a_front_that_dies_of_something_else_takes_its_tree_along() {
+fn the_tree_of_a_front_that_dies_of_sigabrt_ends() {
     let scene = Scene::new(User::Current);
     let mut process = run_command(&scene, &testkit::GRACES, &["tree", "stubborn", "setsid"]).spawn().expect("start");
     wait_ready(&mut process);
@@ -139,9 +141,10 @@ fn a_front_that_dies_of_something_else_takes_its_tree_along() {
     scene.expect_empty();
 }
 
-/// It hears of the child's stop when all is over, and nobody would be left to continue it.
+/// The front learns of the child's stop only after the tree has ended. If it stopped itself then, no keeper would be
+/// left to continue it.
 #[test]
-fn a_front_that_was_stopped_with_its_child_does_not_stop_again_after_its_end() {
+fn a_front_that_was_stopped_with_its_child_does_not_stop_again_after_the_childs_end() {
     let scene = Scene::new(User::Current);
     let mut process = run_command(&scene, &[], &["pause"]).spawn().expect("start");
     wait_ready(&mut process);
@@ -149,18 +152,18 @@ fn a_front_that_was_stopped_with_its_child_does_not_stop_again_after_its_end() {
     let child = child_of(&scene, &own.guard);
     for found in [&own.front, &child] {
         found.send(Signal::STOP);
-        wait_until("it is stopped", || Stat::of(found.stat.pid).is_some_and(|stat| stat.is_stopped()));
+        wait_until("the process is stopped", || Stat::of(found.stat.pid).is_some_and(|stat| stat.is_stopped()));
     }
-    // By then the guard has told of it.
+    // By then the guard has reported the stop to the front.
     wait_until_quiet(&own.guard);
     child.send(Signal::KILL);
     assert_eq!(code(&mut process), Some(137));
     scene.expect_empty();
 }
 
-/// A shell continues a job, and it is stopped again before the guard has heard of either.
+/// A shell continues a job, and the job is stopped again before the guard has seen either.
 #[test]
-fn a_word_to_go_on_is_not_for_the_next_stop_of_the_child() {
+fn a_sigcont_does_not_undo_the_next_stop_of_the_child() {
     let scene = Scene::new(User::Current);
     let mut process = run_command(&scene, &[], &["pause"]).spawn().expect("start");
     wait_ready(&mut process);
@@ -175,7 +178,7 @@ fn a_word_to_go_on_is_not_for_the_next_stop_of_the_child() {
     child.send(Signal::CONT);
     own.front.send(Signal::CONT);
     wait_until("the child goes on", || !is_stopped(&child));
-    // By then the front has passed it on.
+    // By then the front has passed SIGCONT on.
     wait_until_quiet(&own.front);
     child.send(Signal::STOP);
     wait_until("the child is stopped again", || is_stopped(&child));
@@ -188,7 +191,7 @@ fn a_word_to_go_on_is_not_for_the_next_stop_of_the_child() {
 }
 
 #[test]
-fn a_guard_that_is_stopped_goes_on() {
+fn a_stopped_guard_is_continued() {
     let scene = Scene::new(User::Current);
     let mut process = run_command(&scene, &testkit::GRACES, &["tree", "stubborn", "daemon"]).spawn().expect("start");
     wait_ready(&mut process);

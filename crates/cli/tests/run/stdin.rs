@@ -1,4 +1,4 @@
-//! The end of standard input ends the pen; its absence does not.
+//! The end of standard input ends the pen. A missing standard input does not.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -19,7 +19,7 @@ fn a_write_end_that_leaked_into_the_front_does_not_keep_the_pen_alive() {
     }
 }
 
-/// Without nostray it is the leak that keeps it alive: the check above would be worth nothing otherwise.
+/// Without nostray the leak keeps the child alive; otherwise the test above would prove nothing.
 #[test]
 fn without_nostray_a_leaked_write_end_keeps_the_child_alive() {
     let scene = Scene::new(User::Current);
@@ -28,13 +28,14 @@ fn without_nostray_a_leaked_write_end_keeps_the_child_alive() {
     let mut host = badchild::Host::start(&scene, &["--leak"], &command);
     host.ready();
     host.order("close");
-    // The child has the end itself, so nothing will ever happen; a closed pipe would be seen within microseconds.
+    // The child itself holds the write end, so it never sees the end of its input. It would see a closed pipe within
+    // microseconds.
     let ended = badchild::comes_true(std::time::Duration::from_millis(300), &mut || scene.processes().len() < 3);
     assert!(!ended, "the leak has no effect");
 }
 
 #[test]
-fn no_input_at_all_is_no_reason_to_end() {
+fn a_null_device_or_file_as_stdin_does_not_end_the_pen() {
     let file = std::fs::File::open("/etc/passwd").expect("open");
     for stdin in [Stdio::null(), Stdio::from(file)] {
         let scene = Scene::new(User::Current);
@@ -46,7 +47,7 @@ fn no_input_at_all_is_no_reason_to_end() {
 }
 
 #[test]
-fn a_closed_stdin_is_no_reason_to_end() {
+fn a_stdin_that_is_closed_from_the_start_does_not_end_the_pen() {
     let scene = Scene::new(User::Current);
     let mut shell = scene.command("sh".as_ref());
     let script = "exec \"$0\" run --eof-grace 0s --term-grace 0s -- sh -c 'sleep 0.3; exit 3' <&-";
@@ -54,9 +55,9 @@ fn a_closed_stdin_is_no_reason_to_end() {
     scene.expect_empty();
 }
 
-/// The end comes while the command still has something to read: it reads it.
+/// The host closes stdin while the child still has bytes to read. The child reads them.
 #[test]
-fn what_was_written_before_the_end_is_still_read() {
+fn bytes_that_were_written_before_the_end_are_still_read() {
     let scene = Scene::new(User::Current);
     let mut process = run_command(&scene, &["--eof-grace", "1m"], &["echo"]).spawn().expect("start");
     let text = vec![b'z'; 60_000];

@@ -1,5 +1,5 @@
-//! A child that is stopped (SIGSTOP, Ctrl-Z, a read from the background) may take its front along, so that a shell sees a stopped job.
-//! Whatever becomes of the child, the keepers and the host then, no process of ours stays stopped.
+//! When a child is stopped (SIGSTOP, Ctrl-Z, a read in the background), its front may stop as well, so that a shell
+//! sees a stopped job. No nostray process stays stopped when child, keepers or host are continued or killed then.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
@@ -37,14 +37,15 @@ const ALL: [Then; 8] = [
     Then::HostKilled,
 ];
 
-/// Where the front is.
+/// The process group of the front.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Where {
-    /// In its host's group. That has a parent outside of it, or the kernel would let no process of it be stopped by a terminal's signals.
+    /// The host's group. The host has a parent outside the group; in an orphaned group the kernel ignores stop signals
+    /// of a terminal.
     Group,
-    /// At the head of a session.
+    /// The front leads a session.
     Session,
-    /// On a terminal, in a group of its own, as a shell starts its jobs.
+    /// A group of its own on a terminal, as a shell starts its jobs.
     Terminal,
 }
 
@@ -70,7 +71,7 @@ fn cases() -> Vec<Case> {
         add(Where::Terminal, Signal::TTIN, &[ChildKilled, HostKilled]);
     }
     if User::all().contains(&User::Nobody) {
-        // The guard is in a user namespace, too.
+        // For this user the guard is in a user namespace, too.
         let (user, place, by) = (User::Nobody, Where::Group, Signal::STOP);
         cases.extend([ChildContinued, ChildKilled, HostKilled].map(|then| Case {
             user,
@@ -83,7 +84,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// A host that starts `nostray run` and waits for it, and its terminal.
+/// Starts a host that runs `nostray run` and waits for it. Returns its terminal, if it has one.
 fn start_host(scene: &Scene, case: Case, options: &[&str]) -> (Child, Option<std::os::fd::OwnedFd>) {
     let (nostray, badchild) = (nostray().display().to_string(), badchild().display().to_string());
     let script = "import os, subprocess, sys; subprocess.Popen(sys.argv[2:], preexec_fn=eval(sys.argv[1])).wait()";
@@ -110,7 +111,7 @@ fn start_host(scene: &Scene, case: Case, options: &[&str]) -> (Child, Option<std
     (command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("start"), master)
 }
 
-/// The child of a guard, once it has become its program.
+/// The child of a guard, once it has executed its program.
 fn child_of(scene: &Scene, guard: &Found) -> Found {
     let program = format!("{} pause", badchild().display());
     let is_it = |found: &Found| found.stat.parent == Some(guard.stat.pid) && found.command == program;
@@ -122,7 +123,7 @@ fn child_of(scene: &Scene, guard: &Found) -> Found {
     child.expect("just seen")
 }
 
-/// Ends what is left as a host does, and sees that it ends.
+/// Sends SIGTERM to the front as a host does, and checks that no process is left.
 fn expect_end(scene: &Scene, front: &Found) {
     front.send(Signal::TERM);
     scene.expect_empty();
@@ -146,7 +147,9 @@ fn play(case: Case) {
         Then::HostKilled => host.kill().expect("kill"),
     }
     if matches!(case.then, Then::ChildContinued | Then::FrontContinued) {
-        wait_until(&format!("both go on: {case:?}"), || !is_stopped(&child) && !is_stopped(&own.front));
+        wait_until(&format!("child and front are continued: {case:?}"), || {
+            !is_stopped(&child) && !is_stopped(&own.front)
+        });
         expect_end(&scene, &own.front);
     } else {
         let mut left = Vec::new();
@@ -154,19 +157,20 @@ fn play(case: Case) {
             left = scene.processes();
             left.is_empty()
         });
-        assert!(is_over, "{case:?}: still there: {left:#?}");
+        assert!(is_over, "{case:?}: these processes are left: {left:#?}");
     }
     host.wait().expect("reap");
 }
 
 #[test]
-fn a_front_that_stopped_with_its_child_goes_on_or_ends_whatever_happens_then() {
+fn a_front_that_stopped_with_its_child_is_continued_or_ends_in_every_case() {
     in_parallel(cases(), play);
 }
 
-/// A managed front follows the keys of a terminal only, and it is two fronts that stop. When the child is killed, there is a next one.
+/// A managed front stops only on the keys of a terminal, together with the front of the pen. When the child is killed,
+/// the next one starts.
 #[test]
-fn a_managed_front_that_stopped_with_its_child_goes_on_or_ends_whatever_happens_then() {
+fn a_managed_front_that_stopped_with_its_child_is_continued_or_ends_in_every_case() {
     let mut cases = Vec::new();
     for isolate in [false, true] {
         for then in
@@ -194,10 +198,12 @@ fn a_managed_front_that_stopped_with_its_child_goes_on_or_ends_whatever_happens_
             _ => host.kill().expect("kill"),
         }
         if case.then != Then::HostKilled {
-            wait_until(&format!("all go on: {case:?}"), || scene.processes().iter().all(|found| !is_stopped(found)));
+            wait_until(&format!("all processes are continued: {case:?}"), || {
+                scene.processes().iter().all(|found| !is_stopped(found))
+            });
             assert!(own.front.is_alive(), "{case:?}: the session has ended");
             if case.then != Then::ChildContinued {
-                wait_until(&format!("there is a next child: {case:?}"), || {
+                wait_until(&format!("the next child has started: {case:?}"), || {
                     !child.is_alive() && scene.those_with(" pause").iter().any(|found| found.stat.name == "badchild")
                 });
             }

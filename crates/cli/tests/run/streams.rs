@@ -1,4 +1,4 @@
-//! Any bytes, any amount, and hosts that do not read.
+//! Streams with any bytes and any amount, and hosts that do not read.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
@@ -35,7 +35,7 @@ fn bytes_that_are_no_text_pass_unchanged() {
     scene.expect_empty();
 }
 
-/// A host that has stopped reading stdout and stderr: nostray has something to say, and must not wait for it.
+/// The host has stopped reading stdout and stderr. nostray writes to stderr, and must not wait for the host.
 #[test]
 fn a_host_that_does_not_read_does_not_keep_the_tree_alive() {
     let scene = Scene::new(User::Current);
@@ -52,7 +52,7 @@ fn a_host_that_does_not_read_does_not_keep_the_tree_alive() {
     drop((output, errors));
 }
 
-/// Closed, not only full: the first word of ours must not kill the guard by SIGPIPE, nor stop it.
+/// The host has closed stderr. nostray's first message must not kill the guard by SIGPIPE, nor block it.
 #[test]
 fn a_host_that_has_closed_stderr_does_not_keep_the_tree_alive() {
     let scene = Scene::new(User::Current);

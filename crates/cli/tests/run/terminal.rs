@@ -1,4 +1,4 @@
-//! On a terminal: job control, Ctrl-C and Ctrl-Z work as without nostray, typed by a real person's keys.
+//! On a terminal, job control, Ctrl-C and Ctrl-Z work as without nostray. The test types real keys.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ const CTRL_C: &str = "\x03";
 const CTRL_Z: &str = "\x1a";
 const CTRL_D: &str = "\x04";
 
-/// Somebody at a terminal.
+/// A user at a terminal.
 struct Person {
     master: File,
     seen: String,
@@ -37,7 +37,7 @@ impl Person {
         self.master.write_all(keys.as_bytes()).expect("type");
     }
 
-    /// Waits for a text on the screen, after everything that was waited for before.
+    /// Waits for a text on the screen, after the texts that earlier calls waited for.
     fn sees(&mut self, text: &str) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -51,20 +51,21 @@ impl Person {
         }
     }
 
-    /// Waits until a job has the terminal: a shell says which one it continues a moment before it hands the terminal over,
-    /// and what is typed in between is not the job's.
+    /// Waits until a job is the terminal's foreground group. A shell names the job that it continues a moment before
+    /// that, and keys that are typed in between do not reach the job.
     fn sees_in_front(&mut self, scene: &Scene, command: &str) {
-        badchild::wait_until("it has the terminal", || {
+        badchild::wait_until("the job has the terminal", || {
             let job =
                 scene.processes().into_iter().find(|found| found.command == command && !found.stat.is_stopped());
             job.is_some_and(|job| badchild::foreground_group(&self.master) == Some(job.stat.pid))
         });
-        // The guard passes the word to go on to its child, too; a person does not press the next key within a millisecond of it.
+        // The guard passes SIGCONT on to its child, too. Wait for that: a user does not press the next key within a
+        // millisecond.
         let is_ours = |found: &Found| found.stat.name.starts_with("nostray");
         scene.processes().into_iter().filter(is_ours).for_each(|found| wait_until_quiet(&found));
     }
 
-    /// Reads what comes within a time.
+    /// Reads what comes within this time.
     fn reads(&mut self, time: Duration) -> bool {
         let came = wait(&[(self.master.as_fd(), Until::Readable)], Some(time)).expect("poll")[0];
         if came {
@@ -87,7 +88,7 @@ fn a_shell_inside_has_job_control() {
     let mut person = Person::starts(&scene, &[&nostray, "run", "--", "bash", "--norc", "--noprofile", "-i"]);
     person.sees("prompt> ");
     person.types("sleep 1000\n");
-    badchild::wait_until("it sleeps", || !scene.those_with("sleep 1000").is_empty());
+    badchild::wait_until("sleep runs", || !scene.those_with("sleep 1000").is_empty());
     person.types(CTRL_Z);
     person.sees("Stopped");
     person.sees("prompt> ");
@@ -104,13 +105,13 @@ fn a_shell_inside_has_job_control() {
 }
 
 #[test]
-fn a_shell_outside_sees_its_job_stop_and_go_on() {
+fn a_shell_outside_sees_its_job_stop_and_continue() {
     let scene = Scene::new(User::Current);
     let nostray = nostray().display().to_string();
     let mut person = Person::starts(&scene, &["bash", "--norc", "--noprofile", "-i"]);
     person.sees("prompt> ");
     person.types(&format!("{nostray} run -- cat\n"));
-    // What is typed before the shell has handed the terminal over is the shell's.
+    // Keys that are typed before cat is in the foreground would go to the shell.
     let cat_runs = || scene.processes().iter().any(|found| found.stat.name == "cat");
     badchild::wait_until("cat runs", cat_runs);
     person.types("one\n");
@@ -141,12 +142,12 @@ fn a_shell_outside_sees_its_job_stop_and_go_on() {
     scene.expect_empty();
 }
 
-/// Ctrl-C goes to the whole foreground group. A program that handles it goes on, and gets it once.
+/// Ctrl-C goes to the whole foreground group. A child that handles it gets it once, and is not ended.
 #[test]
 fn a_key_that_the_child_handles_ends_nothing() {
     let scene = Scene::new(User::Current);
     let nostray = nostray().display().to_string();
-    // Not a shell's trap: it may forget a signal that comes while it is still busy with the one before.
+    // Not a shell's trap: a shell may lose a signal that comes while it handles the one before.
     let script = "
 import os, signal
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -166,16 +167,16 @@ os._exit(8)
     scene.expect_empty();
 }
 
-/// A background job may be stopped when it wants to read; the shell must see that, too.
+/// A background job that reads from the terminal is stopped. The shell must see that, too.
 #[test]
-fn a_background_job_that_wants_to_read_is_stopped_and_comes_back() {
+fn a_background_job_that_reads_is_stopped_and_can_be_continued() {
     let scene = Scene::new(User::Current);
     let nostray = nostray().display().to_string();
     let mut person = Person::starts(&scene, &["bash", "--norc", "--noprofile", "-i"]);
     person.sees("prompt> ");
     person.types(&format!("{nostray} run -- cat &\n"));
     person.sees("prompt> ");
-    // The shell learns of it when the front stops, too. (Spare and guard have its words, and do not stop.)
+    // The shell sees the stop when the front stops, too. Spare and guard do not stop.
     let words = format!("{nostray} run -- cat");
     badchild::wait_until("cat is stopped, and the front with it", || {
         let stopped: Vec<_> = scene.processes().into_iter().filter(|found| found.stat.is_stopped()).collect();
@@ -194,7 +195,7 @@ fn a_background_job_that_wants_to_read_is_stopped_and_comes_back() {
     scene.expect_empty();
 }
 
-/// The window is closed while jobs run that want to survive it.
+/// The terminal is closed while jobs run that try to survive that.
 #[test]
 fn closing_the_terminal_ends_everything_behind_it() {
     let scene = Scene::new(User::Current);
@@ -204,7 +205,7 @@ fn closing_the_terminal_ends_everything_behind_it() {
     let mut person = Person::starts(&scene, &words);
     person.sees("prompt> ");
     person.types("nohup sleep 3000 >/dev/null & setsid sleep 4000 & (trap '' HUP TERM; sleep 5000) &\n");
-    badchild::wait_until("all are there", || scene.those_with("sleep").len() >= 3);
+    badchild::wait_until("all jobs run", || scene.those_with("sleep").len() >= 3);
     let Person { master, mut process, .. } = person;
     drop(master);
     process.wait().expect("wait");

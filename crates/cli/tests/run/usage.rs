@@ -1,4 +1,4 @@
-//! Help, version, completions, the manual, the log, and what is said on wrong calls.
+//! Help, version, completions, the manual, the log, and the messages for wrong options.
 
 use std::process::{Command, Output, Stdio};
 
@@ -73,7 +73,7 @@ fn the_long_help_is_grouped_and_keeps_internals_to_itself() {
 }
 
 #[test]
-fn the_help_of_an_idle_timeout_says_that_pings_count_and_what_knows_better() {
+fn the_help_of_idle_timeout_says_that_pings_count_and_names_hibernate() {
     let help = text(&call(&["run", "--help"]).stdout);
     let about = &help
         [help.find("--idle-timeout <TIME>").expect("an option")..help.find("--die-with <PID>").expect("the next")];
@@ -94,7 +94,7 @@ fn every_shell_gets_its_completions() {
     let script = text(&call(&["completions", "bash"]).stdout);
     let mut bash = Command::new("bash").arg("-n").stdin(Stdio::piped()).spawn().expect("bash");
     std::io::Write::write_all(&mut bash.stdin.take().expect("piped"), script.as_bytes()).expect("write");
-    assert!(bash.wait().expect("wait").success(), "not a script that bash understands");
+    assert!(bash.wait().expect("wait").success(), "bash does not understand the script");
 }
 
 #[test]
@@ -165,11 +165,11 @@ fn the_log_file_tells_the_story_and_stderr_stays_silent() {
 }
 
 #[test]
-fn a_full_disk_for_the_log_keeps_nothing_alive() {
+fn a_full_disk_for_the_log_does_not_keep_the_tree_alive() {
     let scene = Scene::new(User::Current);
     let options = ["--log-file", "/dev/full", "--eof-grace", "0s", "--term-grace", "0s"];
     let output = run_command(&scene, &options, &["tree", "stubborn", "daemon"]).output().expect("run");
-    // Killed, or terminated before it had learnt to ignore that.
+    // Killed, or ended by SIGTERM before the child had set it to ignored.
     assert!(matches!(output.status.code(), Some(137 | 143)), "{output:?}");
     scene.expect_empty();
 }

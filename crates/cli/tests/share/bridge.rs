@@ -1,5 +1,6 @@
-//! A bridge that is no MCP server: JSON-RPC lines with sessions of its own, which it names in each message, requests of its own
-//! (`srv-N`) that any session may answer, and plain log lines on its stdout in between. As one that is in the field speaks.
+//! A bridge that is no MCP server, modelled on one in use: it speaks JSON-RPC lines, has sessions of its own, which it
+//! names in each message, sends requests of its own (`srv-N`) that any session may answer, and prints log lines on its
+//! stdout in between.
 
 use std::time::Duration;
 
@@ -22,13 +23,13 @@ const OPTIONS: [&str; 10] = [
     "1ms..5ms",
 ];
 
-/// The same without a name in each message, and with no session that answers for others.
+/// The same without `--route-by` and `--reverse`: messages name no session, and no session answers for others.
 const CERTAIN: [&str; 7] =
     ["--protocol", "jsonrpc", "--respawn", "--replay", "session.open", "--backoff", "1ms..5ms"];
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// A host with one session of the bridge, which it has opened.
+/// A host that has opened one session of the bridge.
 fn open(many: &Many, name: &str) -> Caller {
     let mut caller = many.share(&OPTIONS, &["--plain", "--banner", "[bridge] listening"]);
     let opened = caller.result("session.open", json!({ "sessionId": name, "user": "u" }));
@@ -36,17 +37,17 @@ fn open(many: &Many, name: &str) -> Caller {
     caller
 }
 
-/// Has the bridge say something, which its session `of` has caused. Who has it said waits until it was.
+/// Makes the bridge send a notification, and waits until it is sent.
 fn say(by: &mut Caller, method: &str, params: &Value) {
     by.result("notify", json!({ "method": method, "params": params }));
 }
 
-/// Has the bridge ask something in the background, with nothing in flight.
+/// Makes the bridge send a request after it has answered the call, so that no call is in flight.
 fn ask(by: &mut Caller, id: &str, params: &Value) {
     by.result("ask", json!({ "id": id, "method": "host.llm.complete", "params": params, "afterwards": true }));
 }
 
-/// Has the bridge ask something while it works on a call.
+/// Makes the bridge send a request while a call is in flight.
 fn ask_meanwhile(by: &mut Caller, id: &str, params: &Value) {
     by.result("ask", json!({ "id": id, "method": "host.llm.complete", "params": params, "no_wait": true }));
 }
@@ -82,7 +83,7 @@ fn equal_ids_of_two_hosts_never_meet() {
 fn notifications_go_to_the_session_that_they_name_and_to_all_if_they_name_none() {
     let many = Many::new();
     let mut callers = [open(&many, "a"), open(&many, "b"), open(&many, "c")];
-    // Whoever has caused them.
+    // The session that makes the bridge send them is never the session that they name.
     for (number, name) in NAMES.iter().enumerate() {
         let by = &mut callers[(number + 1) % 3];
         say(by, "events.notify", &json!({ "sessionId": name, "event": format!("for {name}") }));
@@ -110,7 +111,7 @@ fn notifications_go_to_the_session_that_they_name_and_to_all_if_they_name_none()
     assert_eq!(printed.matches("[bridge] a plain line on stdout").count(), 3, "{printed}");
     assert!(printed.contains("[bridge] listening"), "{printed}");
 
-    // One whose session has ended is nobody's business.
+    // A notification for a session that has ended reaches no session.
     let [first, mut second, third] = callers;
     many.end(first);
     many.wait_for_leases(2);
@@ -121,29 +122,29 @@ fn notifications_go_to_the_session_that_they_name_and_to_all_if_they_name_none()
 }
 
 #[test]
-fn what_the_bridge_asks_is_answered_by_the_session_it_names_or_by_the_newest() {
+fn a_request_of_the_bridge_is_answered_by_the_session_it_names_or_by_the_newest() {
     let many = Many::new();
     let (mut first, mut second) = (open(&many, "a"), open(&many, "b"));
-    // It says whom it asks.
+    // The request names a session.
     ask(&mut second, "srv-1", &json!({ "sessionId": "a", "prompt": "for a" }));
     let asked = first.notified("host.llm.complete");
     assert_eq!((&asked["id"], &asked["params"]["prompt"]), (&json!("srv-1"), &json!("for a")));
     first.send(&json!({ "jsonrpc": "2.0", "id": "srv-1", "result": { "text": "yes" } }));
-    wait_until("it has its answer", || answers(&many, &mut first) == json!(["srv-1"]));
-    // It does not.
+    wait_until("the bridge has its answer", || answers(&many, &mut first) == json!(["srv-1"]));
+    // The request names no session.
     ask(&mut first, "srv-2", &json!({ "prompt": "for anybody" }));
     let asked = second.notified("host.llm.complete");
     assert_eq!(asked["id"], "srv-2");
-    // Somebody else's answer does not count.
+    // The answer of another session does not count.
     first.send(&json!({ "jsonrpc": "2.0", "id": "srv-2", "result": { "text": "from the wrong one" } }));
     first.who();
     second.send(&json!({ "jsonrpc": "2.0", "id": "srv-2", "result": { "text": "from the right one" } }));
-    wait_until("it has its answer", || answers(&many, &mut second) == json!(["srv-1", "srv-2"]));
-    // It does not, but only one session has a call in flight.
+    wait_until("the bridge has its answer", || answers(&many, &mut second) == json!(["srv-1", "srv-2"]));
+    // The request names no session, but only one session has a call in flight.
     ask_meanwhile(&mut first, "srv-3", &json!({ "prompt": "for the caller" }));
     assert_eq!(first.notified("host.llm.complete")["id"], "srv-3");
     first.send(&json!({ "jsonrpc": "2.0", "id": "srv-3", "result": {} }));
-    wait_until("it has its answer", || answers(&many, &mut second) == json!(["srv-1", "srv-2", "srv-3"]));
+    wait_until("the bridge has its answer", || answers(&many, &mut second) == json!(["srv-1", "srv-2", "srv-3"]));
     let heard = many.stage.lives()[0].heard.clone();
     assert!(!heard.iter().any(|line| line.contains("from the wrong one")));
     assert_eq!(heard.iter().filter(|line| line.contains("from the right one")).count(), 1);
@@ -154,36 +155,36 @@ fn what_the_bridge_asks_is_answered_by_the_session_it_names_or_by_the_newest() {
 }
 
 #[test]
-fn what_a_session_leaves_unanswered_falls_through_to_the_next() {
+fn a_request_that_a_session_leaves_unanswered_goes_to_the_next_session() {
     let many = Many::new();
     let (mut oldest, mut middle, mut newest) = (open(&many, "a"), open(&many, "b"), open(&many, "c"));
     ask(&mut oldest, "srv-1", &json!({ "prompt": "for anybody" }));
     newest.notified("host.llm.complete");
-    // However it ends.
+    // Whether the session is killed, as here, or closes, as below.
     newest.process.kill().expect("kill");
     assert_eq!(middle.notified("host.llm.complete")["id"], "srv-1");
     many.end(middle);
     assert_eq!(oldest.notified("host.llm.complete")["id"], "srv-1");
     oldest.send(&json!({ "jsonrpc": "2.0", "id": "srv-1", "result": {} }));
-    wait_until("it has its answer", || answers(&many, &mut oldest) == json!(["srv-1"]));
+    wait_until("the bridge has its answer", || answers(&many, &mut oldest) == json!(["srv-1"]));
     let told = many.stage.lives()[0].methods();
     assert_eq!(told.iter().filter(|line| *line == "answer \"srv-1\"").count(), 1, "{told:?}");
 
-    // A newer one does not take over what another one works on.
+    // A newer session does not get a request that another session works on.
     ask(&mut oldest, "srv-2", &json!({ "prompt": "for anybody" }));
     oldest.notified("host.llm.complete");
     let mut newer = open(&many, "d");
     newer.who();
     assert_eq!(newer.unasked(), Vec::<Value>::new());
     oldest.send(&json!({ "jsonrpc": "2.0", "id": "srv-2", "result": {} }));
-    wait_until("it has its answer", || answers(&many, &mut newer) == json!(["srv-1", "srv-2"]));
+    wait_until("the bridge has its answer", || answers(&many, &mut newer) == json!(["srv-1", "srv-2"]));
     many.end_all([oldest, newer]);
     assert_eq!(many.stage.lives().len(), 1);
 }
 
-/// With nobody left, the bridge is told so; with somebody who comes while it lingers, it goes on.
+/// Without a session left, the bridge gets an error. It lingers, and serves a session that comes in time.
 #[test]
-fn a_question_with_nobody_left_to_answer_is_answered_with_an_error() {
+fn a_request_without_a_session_left_to_answer_is_answered_with_an_error() {
     let many = Many::new();
     let options = [&OPTIONS[..], &["--linger", "30s"]].concat();
     let server = ["--plain", "--banner", "[bridge] listening"];
@@ -194,12 +195,12 @@ fn a_question_with_nobody_left_to_answer_is_answered_with_an_error() {
     let pid = first.pid();
     many.end(first);
     let told = || many.stage.lives()[0].heard.iter().any(|line| line.contains("\"srv-1\",\"error\""));
-    wait_until("the bridge is told", told);
+    wait_until("the bridge has got the error", told);
     let mut second = many.share(&options, &server);
     second.result("session.open", json!({ "sessionId": "b" }));
-    assert_eq!(second.pid(), pid, "it was kept for whoever comes back");
+    assert_eq!(second.pid(), pid, "the bridge must linger for the next session");
     assert!(many.nostray(&["stop", "--all"]).status.success());
-    many.expect_nobody();
+    many.expect_no_process();
 }
 
 #[test]
@@ -207,18 +208,18 @@ fn after_a_crash_every_session_is_opened_again_before_anything_else() {
     let many = Many::new();
     let mut callers = [open(&many, "a"), open(&many, "b")];
     let before = callers[0].pid();
-    // One host may have several.
+    // One host may have several sessions.
     callers[1].result("session.open", json!({ "sessionId": "b2" }));
     let hanging = callers[1].ask("hang", json!({ "sessionId": "b" }));
-    // Otherwise it would wait for the next one.
-    wait_until("it hangs", || many.stage.lives()[0].methods().contains(&"hang".to_owned()));
+    // Otherwise the call would wait for the next bridge.
+    wait_until("the call is in flight", || many.stage.lives()[0].methods().contains(&"hang".to_owned()));
     let error = callers[0].error("die", json!({ "sessionId": "a", "code": 3 }));
     assert_eq!(error["code"], -32000);
     assert!(error["message"].as_str().is_some_and(|text| text.contains("exited with 3")), "{error}");
     assert_eq!(callers[1].answer(hanging)["error"]["code"], -32000);
     for caller in &mut callers {
         assert_ne!(caller.pid(), before);
-        assert_eq!(caller.unasked(), Vec::<Value>::new(), "answers to what was replayed are not for the host");
+        assert_eq!(caller.unasked(), Vec::<Value>::new(), "the host must not get answers to the replay");
     }
     let lives = many.stage.lives();
     assert_eq!(lives.len(), 2);
@@ -230,13 +231,13 @@ fn after_a_crash_every_session_is_opened_again_before_anything_else() {
         assert_eq!(opened(&lives[1], name), 1, "{name}: {:#?}", lives[1].heard);
     }
     assert!(!lives[1].methods().iter().any(|method| method == "hang" || method == "die"), "a call was made twice");
-    // Whose is what is known again.
+    // The next bridge's notifications reach the session that they name.
     say(&mut callers[1], "events.notify", &json!({ "sessionId": "a", "event": "for a" }));
     assert_eq!(callers[0].notified("events.notify")["params"]["event"], "for a");
     callers[1].who();
     assert_eq!(callers[1].unasked(), Vec::<Value>::new());
 
-    // One that has ended is not opened again.
+    // A session that has ended is not opened again.
     let [first, mut second] = callers;
     many.end(first);
     many.wait_for_leases(1);
@@ -246,12 +247,13 @@ fn after_a_crash_every_session_is_opened_again_before_anything_else() {
     assert_eq!((opened(&lives[2], "a"), opened(&lives[2], "b"), opened(&lives[2], "b2")), (0, 1, 1));
     many.end_all([second]);
     let again = comes_true(Duration::from_millis(300), &mut || many.stage.lives().len() > 3);
-    assert!(!again, "it was started for nobody");
+    assert!(!again, "the bridge was started without a session");
 }
 
-/// A bridge that has taken up its predecessor's work asks with the text of a session that is not back yet.
+/// The next bridge goes on with its predecessor's work, and sends a request with the text of a session that has not
+/// reattached yet.
 #[test]
-fn after_a_crash_no_session_is_asked_what_may_be_for_another() {
+fn after_a_crash_no_session_gets_a_request_that_may_be_for_another() {
     let many = Many::new();
     let share = |name: &str| {
         let mut caller = many.share(&CERTAIN, &["--plain"]);
@@ -267,7 +269,7 @@ fn after_a_crash_no_session_is_asked_what_may_be_for_another() {
     wait_until("the bridge is refused", refused);
     assert_eq!(first.unasked(), Vec::<Value>::new());
 
-    // When all are back, the only session with a call in flight is asked.
+    // When all sessions have reattached, the only session with a call in flight gets the request.
     front.send(Signal::CONT);
     second.who();
     let asking = second.ask("ask", json!({ "id": "srv-2", "method": "host.llm.complete", "params": {} }));
@@ -309,7 +311,7 @@ fn the_journal_says_that_route_by_never_matched() {
 }
 
 #[test]
-fn after_a_crash_only_what_is_open_is_opened_again() {
+fn after_a_crash_only_open_sessions_are_opened_again() {
     let many = Many::new();
     let replay = "session.open=session.close@params.sessionId";
     let options = ["--protocol", "jsonrpc", "--respawn", "--replay", replay, "--backoff", "1ms..5ms"];

@@ -1,5 +1,6 @@
-//! Broker, steward, or everything of ours that no host has started is killed, or stopped, under several sessions with calls in flight.
-//! Each of those gets one error, the next call works, the new child knows what the old one knew, and the two never meet.
+//! Tests kill or stop the broker, the steward, or all of nostray's background processes, while several sessions have
+//! calls in flight. Each call gets one error, the next call works, the next child gets all settings of the sessions,
+//! and the two children never overlap.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,10 +14,10 @@ use testkit::sharing::{BROKER, PEN, STEWARD, Watch, kill, release};
 use testkit::stage::{Caller, Stage};
 
 const NOT_LONG: Duration = Duration::from_millis(300);
-/// With a child that neither the end of its input nor SIGTERM ends.
+/// For a child that ends neither by the end of its input nor by SIGTERM.
 const STUBBORN: [&str; 6] = ["--eof-grace", "150ms", "--term-grace", "400ms", "--backoff", "1ms..20ms"];
 
-/// Who is killed.
+/// The processes to kill.
 fn victims(stage: &Stage, whom: &str) -> Vec<Found> {
     match whom {
         "broker" => vec![stage.the(BROKER)],
@@ -29,13 +30,13 @@ fn victims(stage: &Stage, whom: &str) -> Vec<Found> {
 
 const ALL: [&str; 5] = ["broker", "steward", "broker and steward", "steward and pen", "everything"];
 
-/// At one stroke: no process acts on the death of another one.
+/// Kills all victims at once, so that none acts on the death of another.
 fn strike(victims: &[Found]) {
     victims.iter().for_each(|found| found.send(Signal::STOP));
     kill(victims);
 }
 
-/// Three sessions that have said what a new child must know.
+/// Three sessions with settings that the next child must get.
 fn three(stage: &Stage, options: &[&str], server: &[&str]) -> Vec<Caller> {
     let mut callers: Vec<_> = (0..3).map(|_| stage.shared(options, server)).collect();
     for (caller, level) in callers.iter_mut().zip(["error", "notice", "warning"]) {
@@ -59,7 +60,7 @@ fn in_flight(stage: &Stage, callers: &mut [Caller]) -> Vec<Vec<u64>> {
     };
     let asked: Vec<_> = callers.iter_mut().map(ask).collect();
     let expected = 3 * callers.len();
-    wait_until("they are in flight", || {
+    wait_until("the calls are in flight", || {
         let methods = stage.lives().pop().expect("is there").methods();
         methods.iter().filter(|method| ["hang", "slow"].contains(&method.as_str())).count() == expected
     });
@@ -76,7 +77,7 @@ fn expect_one_error_each(callers: &mut [Caller], asked: Vec<Vec<u64>>, whom: &st
 }
 
 #[test]
-fn each_call_in_flight_gets_one_error_and_the_next_one_works_with_a_child_that_knows_everything() {
+fn each_call_in_flight_gets_one_error_and_the_next_call_works_with_a_child_that_has_all_settings() {
     in_parallel(ALL.to_vec(), |whom| {
         let stage = Stage::new();
         let mut callers = three(&stage, &STUBBORN, &["--ignore-eof"]);
@@ -84,16 +85,16 @@ fn each_call_in_flight_gets_one_error_and_the_next_one_works_with_a_child_that_k
         let asked = in_flight(&stage, &mut callers);
         strike(&victims(&stage, whom));
         expect_one_error_each(&mut callers, asked, whom);
-        // Each one's call comes after what it has to tell.
+        // Each front replays its session before it passes this call on.
         for caller in &mut callers {
             let told = caller.who();
-            assert!(!old.is_alive(), "{whom}: two at once");
+            assert!(!old.is_alive(), "{whom}: two children at once");
             assert_ne!(told["pid"], old.stat.pid.as_raw_nonzero().get(), "{whom}");
         }
         stage.wait_for_leases(&[3]);
         let told = callers[0].who();
         assert_eq!(told["initialized"], true, "{whom}");
-        assert_eq!(told["level"], "notice", "{whom}: the most verbose that anyone asked for");
+        assert_eq!(told["level"], "notice", "{whom}: not the most verbose level of all sessions");
         let mut subscriptions: Vec<_> = told["subscriptions"].as_array().expect("a list").clone();
         subscriptions.sort_by_key(Value::to_string);
         assert_eq!(subscriptions, ["test://a", "test://b"], "{whom}");
@@ -102,29 +103,29 @@ fn each_call_in_flight_gets_one_error_and_the_next_one_works_with_a_child_that_k
         let times = |method: &str| lives[1].methods().iter().filter(|told| *told == method).count();
         assert_eq!(times("initialize"), 1, "{whom}: {:?}", lives[1].methods());
         assert_eq!(times("resources/subscribe"), 2, "{whom}: {:?}", lives[1].methods());
-        assert_eq!(times("hang") + times("slow"), 0, "{whom}: no call is made twice");
+        assert_eq!(times("hang") + times("slow"), 0, "{whom}: a call was made twice");
         for caller in &mut callers {
             caller.who();
             assert_eq!(caller.unasked(), Vec::<Value>::new(), "{whom}");
         }
         callers.into_iter().for_each(release);
         stage.expect_over(2, NOT_LONG);
-        assert_eq!(stage.states(), Vec::<String>::new(), "{whom}: nothing is on record");
+        assert_eq!(stage.states(), Vec::<String>::new(), "{whom}: a record is left");
     });
 }
 
-/// A host that asked for no respawn has to see the end of its child, also when the steward or the broker took the child with it.
+/// A host with `--no-respawn` has to see the end of its child, also when the child ends with its steward or broker.
 #[test]
 fn without_respawn_the_death_of_steward_or_broker_ends_every_session_after_its_calls_are_answered() {
-    const BY_A_PERSON: &str = "nostray broker stop";
-    in_parallel(ALL.into_iter().chain([BY_A_PERSON]).collect(), |whom| {
+    const BY_OPERATOR: &str = "nostray broker stop";
+    in_parallel(ALL.into_iter().chain([BY_OPERATOR]).collect(), |whom| {
         let stage = Stage::new();
         let options = ["--no-respawn", "--eof-grace", "150ms", "--term-grace", "400ms"];
         let mut callers = three(&stage, &options, &[]);
         let mut quiet = stage.shared(&options, &[]);
         quiet.who();
         let asked = in_flight(&stage, &mut callers);
-        if whom == BY_A_PERSON {
+        if whom == BY_OPERATOR {
             stage.nostray(&["broker", "stop"]);
         } else {
             strike(&victims(&stage, whom));
@@ -144,9 +145,10 @@ fn without_respawn_the_death_of_steward_or_broker_ends_every_session_after_its_c
     });
 }
 
-/// A protocol that is not MCP: what the user names is told again, once for each session that has said it.
+/// For a protocol that is not MCP, the methods that the user names are replayed, once for each session that has called
+/// them.
 #[test]
-fn what_the_user_names_is_told_again_for_each_session() {
+fn the_methods_that_the_user_names_are_replayed_for_each_session() {
     in_parallel(vec!["broker", "steward", "everything"], |whom| {
         let stage = Stage::new();
         let options = ["--protocol", "jsonrpc", "--replay", "session.open", "--backoff", "1ms..20ms"];
@@ -155,7 +157,7 @@ fn what_the_user_names_is_told_again_for_each_session() {
             caller.result("session.open", json!({ "session": n }));
         }
         let asked: Vec<Vec<u64>> = callers.iter_mut().map(|caller| vec![caller.ask("hang", json!({}))]).collect();
-        wait_until("they are in flight", || {
+        wait_until("the calls are in flight", || {
             stage.lives()[0].methods().iter().filter(|method| *method == "hang").count() == 3
         });
         strike(&victims(&stage, whom));
@@ -174,9 +176,9 @@ fn what_the_user_names_is_told_again_for_each_session() {
     });
 }
 
-/// Also when no keeper is left: a killed keeper leaves a tree only until the graces are over.
+/// No session holds the child. Where a keeper is left, it ends the tree within the graces; otherwise a sweep does.
 #[test]
-fn without_sessions_nothing_is_left_and_nothing_comes_back() {
+fn without_sessions_no_process_is_left_and_no_child_is_restarted() {
     in_parallel(ALL.to_vec(), |whom| {
         let stage = Stage::new();
         let mut caller = stage.shared(&[&STUBBORN[..], &["--linger", "1h"]].concat(), &["--ignore-eof"]);
@@ -185,14 +187,14 @@ fn without_sessions_nothing_is_left_and_nothing_comes_back() {
         stage.wait_for_leases(&[0]);
         strike(&victims(&stage, whom));
         if ["everything", "steward and pen"].contains(&whom) {
-            // No process of nostray is left that could; the next command does.
+            // No keeper is left that could end the tree, so the next command does.
             stage.nostray(&["sweep"]);
         }
         stage.expect_over(1, NOT_LONG);
     });
 }
 
-/// The broker is killed again and again, at any moment of what follows.
+/// Broker and steward are killed again and again, in the middle of each recovery.
 #[test]
 fn a_broker_that_is_killed_ten_times_in_a_row_costs_no_answer() {
     let stage = Stage::new();
@@ -212,10 +214,10 @@ fn a_broker_that_is_killed_ten_times_in_a_row_costs_no_answer() {
         }
         last = found;
     }
-    wait_until("the last of them are gone", || last.iter().all(|victim| !victim.is_alive()));
+    wait_until("the last victims are gone", || last.iter().all(|victim| !victim.is_alive()));
     stage.wait_for_leases(&[3]);
     for caller in &mut callers {
-        // Answers may have been faster than the news of the last kills, each of which cuts off one call at most.
+        // A front may not have noticed the last kills yet, and each of them may cut off one more call.
         let is_served = (0..3).any(|_| caller.call("who", json!({})).get("result").is_some());
         assert!(is_served, "{}", stage.journal());
         assert_eq!(caller.unasked(), Vec::<Value>::new());
@@ -228,14 +230,16 @@ fn a_broker_that_is_killed_ten_times_in_a_row_costs_no_answer() {
     stage.expect_over(lives, NOT_LONG);
 }
 
-/// What the dead child has not got is on its way back when its steward is killed: it is answered all the same.
+/// A call that the dead child has not read is on its way back to the front when the steward is killed. It is answered
+/// all the same.
 #[test]
 fn a_call_that_comes_back_from_a_dead_child_is_answered_also_if_its_steward_dies() {
     let stage = Stage::new();
     let mut callers = three(&stage, &STUBBORN, &[]);
     let front =
         Found::by_pid(badchild::pid(i32::try_from(callers[0].process.id()).expect("small"))).expect("is there");
-    // It has heard of the call before it hears of the child's end; and no process tells it more than that.
+    // The stopped front reads the call before it learns of the child's end, and the stopped steward tells it no more
+    // than that.
     front.send(Signal::STOP);
     let id = callers[0].ask("echo", json!([0]));
     stage.child().send(Signal::KILL);
@@ -246,8 +250,8 @@ fn a_call_that_comes_back_from_a_dead_child_is_answered_also_if_its_steward_dies
     let cpu = || nostray_sys::process::cpu_time(front.stat.pid).expect("is there");
     let before = cpu();
     front.send(Signal::CONT);
-    wait_until("it has heard", || cpu() > before);
-    // It has more than one thing to hear. Too short a time would prove less, and break nothing.
+    wait_until("the front has run", || cpu() > before);
+    // Time for the front to read all messages. If it is too short, the test proves less and still passes.
     std::thread::sleep(Duration::from_millis(100));
     kill(&[steward]);
     let answer = callers[0].answer(id);
@@ -260,7 +264,7 @@ fn a_call_that_comes_back_from_a_dead_child_is_answered_also_if_its_steward_dies
     stage.expect_over(3, NOT_LONG);
 }
 
-/// How a process is kept from doing anything.
+/// How the test stops a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Halt {
     Signal,
@@ -269,16 +273,16 @@ enum Halt {
 
 const HALTS: [Halt; 2] = [Halt::Signal, Halt::Debugger];
 
-/// An ordinary user, if the tests may be one.
+/// An ordinary user, if the tests may become one.
 fn last_user() -> User {
     User::all().pop().expect("at least the current one")
 }
 
-/// What a session may take to notice.
+/// The time within which a session must notice that a process is stopped.
 const NOTICED: Duration = Duration::from_secs(15);
 
 impl Halt {
-    /// What it needs for that, to be kept for as long as the hold is to last.
+    /// The debugger, if this needs one. The victims stay stopped until it is dropped.
     fn ready(self, stage: &Stage) -> Option<Debugger> {
         (self == Self::Debugger).then(|| Debugger::start(&stage.scene))
     }
@@ -290,10 +294,10 @@ impl Halt {
         }
         let is_stopped =
             |found: &Found| nostray_sys::proc::Stat::of(found.stat.pid).is_some_and(|stat| stat.is_stopped());
-        wait_until("they are stopped", || victims.iter().all(is_stopped));
+        wait_until("the victims are stopped", || victims.iter().all(is_stopped));
     }
 
-    /// Holds those for as long as what it returns is kept.
+    /// Stops the victims. A debugger holds them until it is dropped.
     fn hold(self, stage: &Stage, victims: &[Found]) -> Option<Debugger> {
         let mut debugger = self.ready(stage);
         self.hold_by(debugger.as_mut(), victims);
@@ -302,18 +306,18 @@ impl Halt {
 }
 
 #[test]
-fn calls_in_flight_at_a_stopped_steward_get_an_error_and_their_sessions_go_on_with_another() {
+fn calls_in_flight_at_a_stopped_steward_get_an_error_and_their_sessions_go_on_with_another_steward() {
     let alone = HALTS.map(|halt| (halt, &[][..]));
     let with_pen = HALTS.map(|halt| (halt, &PEN[..]));
     in_parallel(alone.into_iter().chain(with_pen).collect(), |(halt, pen)| {
         let stage = Arc::new(Stage::new());
-        // The front whose session ends the steward is in the journal as the sender, by its command line.
+        // The journal names the front that ends the steward by its command line, which has a secret here.
         let options = [&["--label", "token=hunter2"], &STUBBORN[..]].concat();
         let mut callers = three(&stage, &options, &["--ignore-eof"]);
         let (old, watch) = (stage.child(), Watch::over(&stage));
         let asked = in_flight(&stage, &mut callers);
         let steward = stage.the(STEWARD);
-        // The outermost first: each sees what becomes of the next one.
+        // The outermost process first: each one watches the next.
         let victims: Vec<_> = [steward.clone()].into_iter().chain(pen.iter().map(|name| stage.the(name))).collect();
         let debugger = halt.hold(&stage, &victims);
         let (since, mut told) = (Instant::now(), String::new());
@@ -328,7 +332,7 @@ fn calls_in_flight_at_a_stopped_steward_get_an_error_and_their_sessions_go_on_wi
         assert!(since.elapsed() < NOTICED, "{halt:?} {pen:?}: {:?}", since.elapsed());
         for caller in &mut callers {
             let told = caller.who();
-            assert!(!old.is_alive(), "{halt:?} {pen:?}: two at once");
+            assert!(!old.is_alive(), "{halt:?} {pen:?}: two children at once");
             assert_eq!(told["initialized"], true, "{halt:?} {pen:?}");
         }
         assert!(!steward.is_alive());
@@ -377,7 +381,8 @@ fn a_call_to_a_stopped_steward_and_a_new_session_that_it_should_serve_are_answer
     });
 }
 
-/// A broker that SIGSTOP has stopped is continued, and costs no session anything. A broker that a debugger holds is replaced.
+/// A broker that SIGSTOP has stopped is continued, and costs no session anything. A broker that a debugger holds is
+/// replaced.
 #[test]
 fn a_new_session_does_not_wait_for_a_stopped_broker() {
     in_parallel(HALTS.to_vec(), |halt| {
@@ -407,7 +412,7 @@ fn a_new_session_does_not_wait_for_a_stopped_broker() {
     });
 }
 
-/// It does not listen any more, but its lock keeps the next broker out.
+/// A broker that leaves does not listen any more, but still holds its lock, so that no next broker can start.
 #[test]
 fn a_new_session_does_not_wait_for_a_broker_that_is_stopped_while_it_leaves() {
     in_parallel(HALTS.to_vec(), |halt| {
@@ -417,7 +422,7 @@ fn a_new_session_does_not_wait_for_a_broker_that_is_stopped_while_it_leaves() {
         let (broker, socket) = (stage.the(BROKER), stage.scene.runtime().join("nostray/broker-1.sock"));
         let mut debugger = halt.ready(&stage);
         broker.send(Signal::TERM);
-        wait_until("it leaves", || !socket.exists());
+        wait_until("the broker leaves", || !socket.exists());
         halt.hold_by(debugger.as_mut(), std::slice::from_ref(&broker));
         let since = Instant::now();
         let mut second = stage.shared(&options, &["--ignore-eof"]);
@@ -432,7 +437,7 @@ fn a_new_session_does_not_wait_for_a_broker_that_is_stopped_while_it_leaves() {
 }
 
 #[test]
-fn broker_stop_and_status_do_not_wait_for_those_who_are_stopped() {
+fn broker_stop_and_status_do_not_wait_for_a_stopped_broker_or_steward() {
     let scenes = [
         (Halt::Signal, &[STEWARD][..]),
         (Halt::Signal, &[BROKER, STEWARD]),
@@ -463,7 +468,7 @@ fn broker_stop_and_status_do_not_wait_for_those_who_are_stopped() {
         if halt == Halt::Signal {
             assert!(left.is_empty() && stage.servers().is_empty(), "{halt:?} {whom:?}: {left:#?}");
         }
-        // Sessions stay, and their next call starts another one, if they were told; otherwise it is there by now.
+        // The sessions stay. Their next call starts the next child, unless it has been started already.
         for caller in &mut callers {
             let is_served = (0..3).any(|_| caller.call("who", json!({})).get("result").is_some());
             assert!(is_served, "{halt:?} {whom:?}: {}", stage.journal());
@@ -474,9 +479,9 @@ fn broker_stop_and_status_do_not_wait_for_those_who_are_stopped() {
     });
 }
 
-/// No front looks at it any more, so the broker has to.
+/// No front watches the steward any more, so the broker has to.
 #[test]
-fn a_stopped_steward_without_sessions_leaves_nothing() {
+fn a_stopped_steward_without_sessions_leaves_no_process() {
     let stage = Stage::for_user(last_user());
     let caller = stage.shared(&STUBBORN, &["--ignore-eof"]);
     stage.the(STEWARD).send(Signal::STOP);

@@ -1,4 +1,4 @@
-//! A session that floods, does not read, or talks nonsense hinders nobody but itself, and costs the steward no memory.
+//! A session that floods, does not read, or sends garbage hinders no other session, and costs the steward no memory.
 
 use std::io::Write;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use testkit::many::Many;
 use testkit::stage::{Caller, Stage, shorten};
 
-/// More than the steward may ever keep, unless a line alone is longer.
+/// An upper bound for the steward's memory, unless a single line is longer.
 const LITTLE: u64 = 64 << 20;
-/// More than fits into all that is between a host that does not read and its child.
+/// More lines than all buffers hold between a host that does not read and its child.
 const FLOOD: usize = 10_000;
 
-/// What the kernel says of a process's memory under this name, in bytes.
+/// This entry of the process's `/proc/PID/status`, in bytes.
 fn memory(found: &Found, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", found.stat.pid)).expect("is there");
     let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("has this line");
@@ -22,19 +22,19 @@ fn memory(found: &Found, name: &str) -> u64 {
     number * 1024
 }
 
-/// The most that the steward has ever had.
+/// The steward's peak of memory, in bytes.
 fn peak(many: &Many) -> u64 {
     memory(&many.steward(), "VmHWM")
 }
 
-/// One that works as usual: as often as this.
+/// Checks that the session's calls are answered, this many times.
 fn expect_served(caller: &mut Caller, times: usize) {
     for number in 0..times {
         assert_eq!(caller.result("echo", json!([number])), json!([number]));
     }
 }
 
-/// The same of one that is told nothing else, where each answer may take so long.
+/// The same for a session that gets nothing but answers, each of which may take this long.
 fn expect_served_within(patience: Duration, caller: &mut Caller, times: usize) {
     for number in 0..times {
         let id = caller.ask("echo", json!([number]));
@@ -44,12 +44,12 @@ fn expect_served_within(patience: Duration, caller: &mut Caller, times: usize) {
     }
 }
 
-/// Says so many lines from another thread, since nobody may take them.
+/// Writes [`FLOOD`] lines from another thread, since the front may stop reading. The session does not read.
 fn say_without_reading(caller: &mut Caller, line: impl Fn(usize) -> String + Send + 'static) {
     caller.pause(true);
     let mut stdin = caller.take_stdin();
     std::thread::spawn(move || {
-        // Whoever ends the session ends this.
+        // The thread ends with the session.
         for number in 0..FLOOD {
             if stdin.write_all(line(number).as_bytes()).is_err() {
                 return;
@@ -66,21 +66,23 @@ fn kill(mut caller: Caller) {
 }
 
 #[test]
-fn a_session_that_asks_without_end_and_never_reads_hinders_nobody() {
+fn a_session_that_asks_without_end_and_never_reads_hinders_no_other_session() {
     let many = Many::new();
     let mut callers = many.several(3, &[]);
     let mut flooding = callers.remove(0);
-    // Each answer is long, so that not all of them fit into pipes.
+    // Long answers, so that not all of them fit into the pipes.
     let text = "x".repeat(2_000);
     say_without_reading(&mut flooding, move |id| {
         format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"echo\",\"params\":[\"{text}\"]}}\n")
     });
-    wait_until("it floods", || memory(&many.steward(), "VmRSS") > 0 && many.stage.lives()[0].heard.len() > 200);
+    wait_until("the flood has begun", || {
+        memory(&many.steward(), "VmRSS") > 0 && many.stage.lives()[0].heard.len() > 200
+    });
     for caller in &mut callers {
         expect_served(caller, 300);
     }
     assert!(peak(&many) < LITTLE, "{} bytes", peak(&many));
-    // It gets all that it has asked for as soon as it reads.
+    // The flooding session gets all its answers as soon as it reads.
     flooding.pause(false);
     for id in 0..FLOOD {
         let line = flooding.next_line();
@@ -95,17 +97,17 @@ fn a_session_that_asks_without_end_and_never_reads_hinders_nobody() {
 }
 
 #[test]
-fn calls_of_one_session_that_are_never_answered_leave_room_for_those_of_others() {
+fn calls_of_one_session_that_are_never_answered_leave_room_for_calls_of_others() {
     let many = Many::new();
     let mut callers = many.several(2, &[]);
     let mut hanging = callers.remove(0);
     say_without_reading(&mut hanging, |id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"hang\"}}\n"));
-    wait_until("many are in flight", || many.stage.lives()[0].heard.len() > 1000);
+    wait_until("many calls are in flight", || many.stage.lives()[0].heard.len() > 1000);
     expect_served(&mut callers[0], 300);
     let hung = many.stage.lives()[0].methods().iter().filter(|method| *method == "hang").count();
-    assert!(hung < FLOOD, "all of them are in flight");
+    assert!(hung < FLOOD, "the steward passed all calls on");
     assert!(peak(&many) < LITTLE, "{} bytes", peak(&many));
-    // When it goes, what it has asked is called off.
+    // When the session ends, its calls are cancelled.
     kill(hanging);
     expect_served(&mut callers[0], 10);
     let cancelled = || {
@@ -113,7 +115,7 @@ fn calls_of_one_session_that_are_never_answered_leave_room_for_those_of_others()
         let count = |name: &str| methods.iter().filter(|method| *method == name).count();
         count("notifications/cancelled") == count("hang")
     };
-    wait_until("all of it is called off", cancelled);
+    wait_until("all its calls are cancelled", cancelled);
     many.end_all(callers);
 }
 
@@ -122,7 +124,8 @@ fn a_session_that_never_reads_hinders_no_notifications_for_others() {
     let many = Many::new();
     let mut callers = many.several(3, &[]);
     callers[0].pause(true);
-    // To everybody, since it does not say to whom: in the end far more than anybody would keep for one who does not read.
+    // These notifications name no session, so they go to all: together far more than the steward may keep for a session
+    // that does not read.
     for _ in 0..40 {
         let id = callers[1].ask("flood", json!({ "count": 10, "bytes": 50_000 }));
         for caller in &mut callers[1..] {
@@ -136,7 +139,7 @@ fn a_session_that_never_reads_hinders_no_notifications_for_others() {
         callers[1].answer(id);
     }
     assert!(peak(&many) < LITTLE, "{} bytes", peak(&many));
-    // What it has missed of that it has missed; what it asks is answered.
+    // The session has lost some notifications, but its calls are answered.
     callers[0].pause(false);
     assert_eq!(callers[0].result("echo", json!(["still here"])), json!(["still here"]));
     for caller in &mut callers {
@@ -150,9 +153,9 @@ fn a_session_that_never_reads_hinders_no_notifications_for_others() {
 fn a_line_of_64_mebibytes_passes_both_ways_while_others_are_served() {
     let many = Many::new();
     let mut callers = many.several(2, &[]);
-    // Not what it has read of its own program meanwhile, which the kernel counts as well.
+    // Anonymous memory only: VmRSS would count pages of the program file as well.
     let before = memory(&many.steward(), "RssAnon");
-    // All of it, with its frame, is nearly as long as a line may be: the id that the child sees may be longer.
+    // With its frame, the line is slightly below the limit: the id that the child sees may be longer than the host's.
     let length = (64 << 20) - 100;
     let long = "w".repeat(length);
     let mut stdin = callers[0].take_stdin();
@@ -163,9 +166,9 @@ fn a_line_of_64_mebibytes_passes_both_ways_while_others_are_served() {
         stdin.write_all(b"\"]}\n").expect("write");
         stdin
     });
-    // A server that is not optimised needs a while for it, and answers nobody else meanwhile.
+    // A server of a debug build needs a while for this line, and answers no other call meanwhile.
     expect_served_within(4 * PATIENCE, &mut callers[1], 50);
-    let line = callers[0].line_within(4 * PATIENCE).expect("it comes back");
+    let line = callers[0].line_within(4 * PATIENCE).expect("the long line comes back");
     assert_eq!(line.len(), length + "{\"jsonrpc\":\"2.0\",\"id\":\"the long one\",\"result\":[\"\"]}\n".len());
     assert!(
         line.starts_with(b"{\"jsonrpc\":\"2.0\",\"id\":\"the long one\",\"result\":[\"www"),
@@ -178,7 +181,7 @@ fn a_line_of_64_mebibytes_passes_both_ways_while_others_are_served() {
     for caller in &mut callers {
         expect_served(caller, 10);
     }
-    // What it took is given back.
+    // The steward returns the memory.
     let mut now = 0;
     let is_back = comes_true(PATIENCE, &mut || {
         now = memory(&many.steward(), "RssAnon");
@@ -189,7 +192,7 @@ fn a_line_of_64_mebibytes_passes_both_ways_while_others_are_served() {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_answered_with_an_error_and_nobody_else_notices() {
+fn a_line_that_is_too_long_is_answered_with_an_error_and_no_other_session_notices() {
     let many = Many::new();
     let mut callers = many.several(2, &["--max-line", "64K"]);
     for _ in 0..3 {
@@ -213,7 +216,7 @@ fn a_line_that_is_too_long_is_answered_with_an_error_and_nobody_else_notices() {
 }
 
 #[test]
-fn what_a_session_says_that_is_no_message_reaches_neither_the_child_nor_others() {
+fn lines_of_a_session_that_are_no_messages_reach_neither_the_child_nor_other_sessions() {
     let many = Many::new();
     let mut callers = many.several(2, &[]);
     let garbage: [(&[u8], i64); 10] = [
@@ -234,7 +237,7 @@ fn what_a_session_says_that_is_no_message_reaches_neither_the_child_nor_others()
         assert_eq!(answer["error"]["code"], code, "{}: {answer}", shorten(line));
         expect_served(&mut callers[1], 1);
     }
-    // Empty lines, and an answer to nothing, are nothing.
+    // Empty lines and an answer to no request are ignored.
     callers[0].write(b"\n \n\r\n{\"jsonrpc\":\"2.0\",\"id\":\"nobody\",\"result\":{}}\n");
     for caller in &mut callers {
         expect_served(caller, 3);
@@ -248,9 +251,9 @@ fn what_a_session_says_that_is_no_message_reaches_neither_the_child_nor_others()
     many.end_all(callers);
 }
 
-/// The end of the input in the middle of a line: nothing was said.
+/// The input ends in the middle of a line: the line is dropped.
 #[test]
-fn half_a_line_at_the_end_of_a_session_reaches_nobody() {
+fn half_a_line_at_the_end_of_a_session_does_not_reach_the_child() {
     let many = Many::new();
     let mut callers = many.several(2, &[]);
     let mut leaving = callers.remove(0);

@@ -1,5 +1,5 @@
-//! Where nothing can be shared, a session has a child of its own and is told so once; and what looks like a broker and is none,
-//! or is somebody else's, is not trusted.
+//! Where sharing is impossible, a session gets a child of its own, with one warning. A socket that is no broker's, or
+//! is another user's, is not trusted.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
@@ -31,17 +31,18 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("chmod");
 }
 
-/// What is said about it, each on a line.
+/// The warnings on stderr.
 fn warnings(caller: &Caller) -> Vec<String> {
     caller.errors().lines().map(str::to_owned).collect()
 }
 
-/// A session that has fallen back works, with everything that it would have with others, and says why once.
+/// Checks a session that fell back to a child of its own: its child is restarted as a shared one would be, and the
+/// front says once why it is not shared.
 fn expect_alone(mut caller: Caller) {
     caller.initialize();
     let before = caller.pid();
     caller.error("die", json!({}));
-    assert_ne!(caller.pid(), before, "it comes back");
+    assert_ne!(caller.pid(), before, "the child is restarted");
     caller.close();
     assert_eq!(caller.code(), 0, "{}", caller.errors());
     let said = warnings(&caller);
@@ -49,7 +50,7 @@ fn expect_alone(mut caller: Caller) {
     assert!(said[0].contains("child of its own") && said[0].contains("--require-share"), "{said:#?}");
 }
 
-/// With `--require-share` there is no session.
+/// Checks that a front with `--require-share` refuses.
 fn expect_refusal(mut caller: Caller) {
     assert_eq!(caller.code(), 125);
     let said = warnings(&caller);
@@ -57,7 +58,7 @@ fn expect_refusal(mut caller: Caller) {
     assert!(said[0].starts_with("nostray: this child cannot be shared: "), "{said:#?}");
 }
 
-/// A place in which there can be no broker.
+/// A runtime directory in which there can be no broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Nowhere,
@@ -68,10 +69,10 @@ enum Place {
 }
 
 #[test]
-fn without_a_place_for_a_broker_a_session_has_a_child_of_its_own_and_one_warning() {
+fn without_a_directory_for_a_broker_a_session_has_a_child_of_its_own_and_one_warning() {
     let uid = if is_root() { 65_534 } else { nostray_sys::process::user() };
     if Path::new(&format!("/run/user/{uid}")).exists() {
-        return; // there is a place, whatever is set
+        return; // the broker has a directory in any case
     }
     let mut places = vec![Place::Nowhere, Place::File, Place::OpenToOthers];
     if is_root() {
@@ -89,7 +90,7 @@ fn without_a_place_for_a_broker_a_session_has_a_child_of_its_own_and_one_warning
             Place::Nowhere => {}
             Place::File => std::fs::write(&path, "").expect("write"),
             Place::NotWritable => set_mode(folder.path(), 0o755),
-            // Root's, and closed or open: it is not this user's.
+            // The directory is root's, and not this user's, so its mode does not matter.
             Place::OfAnother => {
                 std::fs::create_dir(&ours).expect("mkdir");
                 set_mode(&ours, 0o777);
@@ -115,11 +116,11 @@ fn without_a_place_for_a_broker_a_session_has_a_child_of_its_own_and_one_warning
         } else {
             expect_alone(caller);
         }
-        many.expect_nobody();
+        many.expect_no_process();
     });
 }
 
-/// In a file system of its own, without room for anything more.
+/// A session whose runtime directory is a full file system.
 fn on_a_full_disk(many: &Many, folder: &Path, limits: &str) -> Caller {
     let script = "mount -t tmpfs -o $2,mode=700 none \"$1\" && export XDG_RUNTIME_DIR=$1 HOME=/dev/null && unset XDG_STATE_HOME \
                   && mkdir -m 700 $1/nostray && dd if=/dev/zero of=$1/fill bs=4k count=1 2>/dev/null; shift 2; exec \"$@\"";
@@ -131,7 +132,7 @@ fn on_a_full_disk(many: &Many, folder: &Path, limits: &str) -> Caller {
     many.stage.start_plain("unshare", &words)
 }
 
-/// The brokers that are at home here.
+/// The brokers whose socket is below this folder.
 fn brokers_below(folder: &Path) -> Vec<Found> {
     let place = folder.display().to_string();
     let all = nostray_sys::proc::scan().unwrap_or_default();
@@ -145,12 +146,12 @@ fn a_full_disk_does_not_keep_a_session_from_its_child() {
         return; // only root can mount a small file system
     }
     let many = Many::new();
-    // Without room for another file there is none for a broker.
+    // Without room for another file a broker cannot start.
     let folder = Folder::new("full");
     expect_alone(on_a_full_disk(&many, folder.path(), "size=4k,nr_inodes=3"));
-    many.expect_nobody();
+    many.expect_no_process();
 
-    // Without room for another byte, a socket and a lock can be had all the same.
+    // Without room for another byte, a socket and a lock can still be made.
     let folder = Folder::new("full");
     let mut caller = on_a_full_disk(&many, folder.path(), "size=4k");
     caller.initialize();
@@ -158,19 +159,20 @@ fn a_full_disk_does_not_keep_a_session_from_its_child() {
     caller.who();
     caller.close();
     assert_eq!(caller.code(), 0, "{}", caller.errors());
-    many.expect_nobody();
-    wait_until("its broker leaves", || brokers_below(folder.path()).is_empty());
+    many.expect_no_process();
+    wait_until("the broker leaves", || brokers_below(folder.path()).is_empty());
 }
 
-/// Everybody's runtime directory is as long as it is; the path of a socket must not be.
+/// A runtime directory may have any length, but the path of a socket is limited.
 #[test]
-fn a_place_whose_path_is_too_long_for_a_socket_is_as_good_as_any() {
+fn sessions_share_although_the_runtime_directory_is_too_long_for_a_socket() {
     let many = Many::new();
     let folder = Folder::private("long", User::Current);
     let long = folder.path().join("l".repeat(120));
     std::fs::create_dir(&long).expect("mkdir");
     set_mode(&long, 0o700);
-    // Nobody else is to find this one: the short place is the user's own.
+    // A version of its own, so that no other session finds this broker: the short directory belongs to the user, not to
+    // the test.
     let version = std::process::id().to_string();
     let change = |command: &mut Command| {
         command.env("XDG_RUNTIME_DIR", &long).env("NOSTRAY_BROKER_VERSION", &version);
@@ -188,28 +190,28 @@ fn a_place_whose_path_is_too_long_for_a_socket_is_as_good_as_any() {
     }
     many.stage.scene.expect_empty();
     let file = format!("broker-{version}.");
-    wait_until("its broker leaves", || brokers_below(&short.join(&file)).is_empty());
+    wait_until("the broker leaves", || brokers_below(&short.join(&file)).is_empty());
     assert!(!short.join(format!("{file}sock")).exists());
     for end in ["lock", "log"] {
         std::fs::remove_file(short.join(format!("{file}{end}"))).ok();
     }
-    // Unless somebody else uses it.
+    // Fails if another broker uses the directory.
     std::fs::remove_dir(&short).ok();
 }
 
-/// Where the broker of a scene is.
+/// The socket of the scene's broker.
 fn socket(many: &Many) -> PathBuf {
     many.stage.scene.runtime().join(format!("nostray/broker-{VERSION}.sock"))
 }
 
-/// The directory of ours, as it is made by the first session.
+/// Makes nostray's directory, as the first session does.
 fn make_place(many: &Many) {
     let place = many.stage.scene.runtime().join("nostray");
     std::fs::create_dir(&place).expect("mkdir");
     set_mode(&place, 0o700);
 }
 
-/// Sessions that share, and say nothing about it.
+/// Checks that two sessions share a child, without warnings.
 fn expect_shared(many: &Many) {
     let mut callers: Vec<Caller> = (0..2).map(|_| many.share(&["--require-share"], &[])).collect();
     let pids: Vec<_> = callers.iter_mut().map(|caller| (caller.initialize(), caller.pid()).1).collect();
@@ -221,8 +223,8 @@ fn expect_shared(many: &Many) {
 }
 
 #[test]
-fn what_dead_brokers_have_left_means_nothing() {
-    // A file, an empty lock, a lock with somebody's number in it, a log.
+fn files_of_dead_brokers_do_not_prevent_sharing() {
+    // A plain file as socket, a lock file with the pid of a live process, and a long log.
     let many = Many::new();
     make_place(&many);
     std::fs::write(socket(&many), "no socket").expect("write");
@@ -231,24 +233,24 @@ fn what_dead_brokers_have_left_means_nothing() {
     expect_shared(&many);
     assert!(std::fs::metadata(socket(&many).with_extension("log")).is_ok_and(|found| found.len() < 1 << 20));
 
-    // A socket at which nobody listens any more.
+    // A socket without a listener.
     let many = Many::new();
     make_place(&many);
     drop(UnixListener::bind(socket(&many)).expect("bind"));
     expect_shared(&many);
 
-    // A real one that was killed.
+    // A real broker that was killed.
     let many = Many::new();
     let mut caller = many.begun(&[]);
-    // A session that could would start the next one.
+    // Stop the front, or it would start the next broker.
     let front = i32::try_from(caller.process.id()).expect("small");
     Found::by_pid(badchild::pid(front)).expect("is there").send(Signal::STOP);
     many.broker().send(Signal::KILL);
     caller.process.kill().expect("kill");
     many.stage.scene.expect_empty();
-    assert!(socket(&many).exists(), "nobody tidies up after it");
+    assert!(socket(&many).exists(), "the socket of the killed broker must be left");
     expect_shared(&many);
-    assert!(!socket(&many).exists(), "one that leaves does");
+    assert!(!socket(&many).exists(), "a broker that leaves must remove its socket");
 }
 
 #[test]
@@ -263,13 +265,13 @@ fn a_directory_in_the_place_of_the_socket_costs_the_sharing_and_not_the_session(
         } else {
             expect_alone(caller)
         };
-        many.expect_nobody();
+        many.expect_no_process();
         let log = std::fs::read_to_string(socket(&many).with_extension("log")).unwrap_or_default();
-        assert!(log.contains("cannot serve"), "it does not say why: {log}");
+        assert!(log.contains("cannot serve"), "the log does not say why: {log}");
     });
 }
 
-/// This broker runs and says nothing. `share_broker_killed` has the broker that is stopped.
+/// This broker runs and does not answer. `broker_killed.rs` has the broker that is stopped.
 #[test]
 fn a_broker_that_does_not_answer_costs_the_sharing_and_not_the_session() {
     let many = Many::new();
@@ -293,7 +295,7 @@ fn call_as(user: User, socket: &Path, line: &str) -> Output {
 }
 
 #[test]
-fn nobody_but_the_user_gets_to_the_broker() {
+fn only_the_user_can_talk_to_the_broker() {
     let many = Many::new();
     let first = many.begun(&[]);
     let (socket, place) = (socket(&many), many.stage.scene.runtime().join("nostray"));
@@ -303,14 +305,14 @@ fn nobody_but_the_user_gets_to_the_broker() {
     }
     let answer: Value = serde_json::from_str(&text(&call_as(User::Current, &socket, "\"status\""))).expect("JSON");
     assert_eq!(answer["pid"], many.broker().stat.pid.as_raw_nonzero().get());
-    // Whatever else one says, it is closed, and the broker lives on.
+    // The broker closes the connection after any other line, and lives on.
     for line in ["", "{}", "no JSON", "{\"attach\":{}}", "\"attach\"", "[[[[", "{\"stop\":7}"] {
         assert_eq!(text(&call_as(User::Current, &socket, line)), "", "{line}");
     }
     if is_root() {
         let refused = call_as(User::Nobody, &socket, "\"status\"");
         assert!(text(&refused).contains("Permission denied"), "{refused:?}");
-        // With every door open it is still not theirs.
+        // Even with open permissions the broker refuses another user.
         for path in [many.stage.scene.runtime().as_path(), &place] {
             set_mode(path, 0o755);
         }
@@ -331,7 +333,7 @@ fn nobody_but_the_user_gets_to_the_broker() {
 #[test]
 fn a_socket_of_another_user_is_not_trusted() {
     if !is_root() {
-        return; // only root can put one there
+        return; // only root can put another user's socket there
     }
     let many = Many::for_user(User::Nobody);
     make_place(&many);
@@ -345,6 +347,6 @@ fn a_socket_of_another_user_is_not_trusted() {
     while let Ok((mut connection, _)) = impostor.accept() {
         let mut said = String::new();
         std::io::Read::read_to_string(&mut connection, &mut said).expect("read");
-        assert_eq!(said, "", "it was told something");
+        assert_eq!(said, "", "a front sent something to the impostor");
     }
 }

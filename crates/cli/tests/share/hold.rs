@@ -1,5 +1,6 @@
-//! `nostray hold`: one daemon for many hosts. It is there while at least one of them holds it, in the foreground or in the background,
-//! comes back if that is wanted, and nothing of it is left after the last holder. No holder writes a byte to its stdout.
+//! `nostray hold`: one daemon for many hosts. It runs while at least one host holds it, in the foreground or in the
+//! background, and is restarted if the user wants that. After the last holder no process of it is left. No holder
+//! writes a byte to its stdout.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,12 +14,13 @@ use testkit::sharing::{BROKER, PEN, STEWARD, kill};
 use testkit::stage::{Caller, Stage};
 use testkit::{in_parallel, nostray};
 
-/// A daemon on a stage of its own. All its processes inherit a lock, so each life notices if the life before it is not over.
+/// A daemon on a stage of its own. All its processes inherit a lock, so each life notices if the life before it is not
+/// over.
 struct Play {
     stage: Stage,
 }
 
-/// Says something on both streams, and ends with the code that it finds in a FIFO.
+/// Writes to both streams, and ends with the code that it reads from a FIFO.
 const TALKS: &str = "echo said; echo complained >&2; read code < \"$0\"; exit $code";
 
 impl Play {
@@ -28,7 +30,7 @@ impl Play {
         play
     }
 
-    /// The words of the daemon: a process that becomes `sh -c SCRIPT`.
+    /// The command line of the daemon, a process that becomes `sh -c SCRIPT`.
     fn alone(&self, script: &str) -> Vec<String> {
         let (folder, code) = (self.stage.folder.path().display().to_string(), self.stage.file("code"));
         let words = [&*badchild().display().to_string(), "claim", &folder, "d", "--", "sh", "-c", script, &code];
@@ -65,7 +67,7 @@ impl Play {
         self.hold_any(options, &self.script(TALKS))
     }
 
-    /// So many of them, once they hold it and it is there.
+    /// This many holders, once they hold the daemon and it runs.
     fn holders(&self, count: usize, options: &[&str]) -> Vec<Caller> {
         let holders = (0..count).map(|_| self.hold(options)).collect();
         self.stage.wait_for_leases(&[count]);
@@ -73,24 +75,26 @@ impl Play {
         holders
     }
 
-    /// The numbers of the daemon's first processes so far.
+    /// The pids of the daemon's first process in each life so far.
     fn lives(&self) -> Vec<i32> {
         let holders = std::fs::read_to_string(self.stage.file("holders")).unwrap_or_default();
         holders.lines().filter_map(|line| line.split(' ').nth(1)?.parse().ok()).collect()
     }
 
-    /// The first process of this life, which is the last one so far, once it is complete.
+    /// Waits until this life, the last one so far, has executed its script. Returns its first process.
     fn wait_for_life(&self, number: usize) -> Found {
         wait_until(&format!("life {number}\n{}", self.stage.journal()), || self.lives().len() >= number);
         assert_eq!(self.lives().len(), number, "{}", self.stage.journal());
         let pid = badchild::pid(self.lives()[number - 1]);
-        wait_until("it waits", || Found::by_pid(pid).is_some_and(|found| found.command.starts_with("sh -c")));
+        wait_until("the daemon runs its script", || {
+            Found::by_pid(pid).is_some_and(|found| found.command.starts_with("sh -c"))
+        });
         Found::by_pid(pid).expect("is there")
     }
 
-    /// Has the daemon end by itself.
+    /// Makes the daemon exit with this code.
     fn exit(&self, code: u8) {
-        std::fs::write(self.stage.file("code"), format!("{code}\n")).expect("it reads");
+        std::fs::write(self.stage.file("code"), format!("{code}\n")).expect("the daemon reads");
     }
 
     fn pen(&self) -> Value {
@@ -99,19 +103,19 @@ impl Play {
         shown["pens"][0].clone()
     }
 
-    /// No process is left, none comes back, and no two lives have met.
+    /// Checks that no process is left, that none comes back, and that no two lives overlapped.
     fn expect_over(&self, lives: usize) {
         self.stage.scene.expect_empty();
         let again = comes_true(Duration::from_millis(300), &mut || !self.stage.scene.processes().is_empty());
-        assert!(!again, "came back: {:#?}\n{}", self.stage.scene.processes(), self.stage.journal());
+        assert!(!again, "a process came back: {:#?}\n{}", self.stage.scene.processes(), self.stage.journal());
         assert_eq!(self.lives().len(), lives, "{}", self.stage.journal());
         let two = std::fs::read_to_string(self.stage.file("two")).unwrap_or_default();
         assert_eq!(two, "", "{}", self.stage.journal());
-        assert_eq!(self.stage.states(), Vec::<String>::new(), "nothing is on record");
+        assert_eq!(self.stage.states(), Vec::<String>::new(), "a record is left");
     }
 }
 
-/// The exit code of a holder that has ended or is about to, which has said nothing on stdout; and what it has said on stderr.
+/// Waits for the end of a holder. Returns its exit code and its stderr; its stdout must be empty.
 fn ended(mut holder: Caller) -> (i32, String) {
     let (code, errors) = (holder.code(), holder.errors());
     assert_eq!(holder.line_within(Duration::from_secs(2)), None, "on stdout");
@@ -124,12 +128,12 @@ fn release(mut holder: Caller) {
 }
 
 #[test]
-fn three_holders_have_one_daemon_until_the_last_one_has_gone_and_its_linger_is_over() {
+fn three_holders_have_one_daemon_until_the_last_holder_has_gone_and_the_linger_is_over() {
     let play = Play::new();
     let mut holders = play.holders(3, &["--linger", "1s"]);
     let daemon = play.wait_for_life(1);
     let input = std::fs::read_link(format!("/proc/{}/fd/0", daemon.stat.pid)).expect("its stdin");
-    // The shell opens the FIFO as its stdin for `read` alone.
+    // The shell opens the FIFO as its stdin only for `read`.
     assert!([Path::new("/dev/null"), Path::new(&play.stage.file("code"))].contains(&input.as_path()), "{input:?}");
     release(holders.remove(0));
     play.stage.wait_for_leases(&[2]);
@@ -150,7 +154,7 @@ fn three_holders_have_one_daemon_until_the_last_one_has_gone_and_its_linger_is_o
     play.expect_over(1);
 }
 
-/// Each of them beside a holder that goes on.
+/// Each end happens beside a holder that goes on.
 #[test]
 fn a_holder_ends_with_its_input_with_its_front_and_with_its_host() {
     let ends = ["input", "socket", "front", "SIGTERM", "host", "host, with the pipe held", "host, without input"];
@@ -171,7 +175,7 @@ fn a_holder_ends_with_its_input_with_its_front_and_with_its_host() {
         let front = host.line().strip_prefix("front ").and_then(|number| number.parse().ok()).expect("its number");
         let front = Found::by_pid(badchild::pid(front)).expect("is there");
         play.stage.wait_for_leases(&[2]);
-        // It is not for the daemon, and the front does not read it.
+        // A line on the front's stdin does not reach the daemon, and the front does not read it.
         if how.is_empty() {
             host.say("a word");
         }
@@ -240,7 +244,7 @@ fn without_respawn_the_holders_end_with_the_daemon_and_its_code() {
 }
 
 #[test]
-fn with_respawn_one_daemon_comes_back_for_all_of_them() {
+fn with_respawn_one_daemon_is_restarted_for_all_holders() {
     let play = Play::new();
     let holders: Vec<_> = (0..3).map(|_| play.hold_any(&["--backoff", "1ms..20ms"], &play.alone(TALKS))).collect();
     play.stage.wait_for_leases(&[3]);
@@ -255,18 +259,18 @@ fn with_respawn_one_daemon_comes_back_for_all_of_them() {
     play.expect_over(4);
 }
 
-/// No session calls a daemon, so holding it is what starts it again.
+/// No session calls a daemon, so the steward restarts it while a holder is there.
 #[test]
-fn a_daemon_that_fails_too_often_rests_and_is_started_once_more_without_being_asked() {
+fn a_daemon_that_fails_too_often_is_started_once_more_after_a_while() {
     let play = Play::new();
     let began = Instant::now();
     let holder =
         play.hold_any(&["--respawn", "--backoff", "1ms..10ms", "--max-failures", "3/2s"], &play.script("exit 5"));
-    wait_until("it is given up", || holder.errors().contains("the daemon failed too often (3/2s)"));
+    wait_until("the daemon is given up", || holder.errors().contains("the daemon failed too often (3/2s)"));
     assert_eq!(play.lives().len(), 3, "{}", play.stage.journal());
-    wait_until("it is tried once more", || play.lives().len() == 4);
+    wait_until("the daemon is started once more", || play.lives().len() == 4);
     assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
-    wait_until("it is given up again", || holder.errors().matches("failed too often").count() == 2);
+    wait_until("the daemon is given up again", || holder.errors().matches("failed too often").count() == 2);
     let mut holder = holder;
     holder.close();
     assert_eq!(ended(holder).0, 0);
@@ -293,11 +297,13 @@ fn a_daemon_that_forks_into_the_background_is_held_and_ended_like_any_other() {
         let (first, second) = (play.hold_any(options, &forks), play.hold_any(options, &forks));
         play.stage.wait_for_leases(&[2]);
         let journal = || play.stage.journal();
-        wait_until("it is in the background", || journal().contains("forked into the background"));
-        wait_until("it is complete", || play.stage.trees().len() == 1);
+        wait_until("the daemon is in the background", || journal().contains("forked into the background"));
+        wait_until("only the daemon is left of the tree", || play.stage.trees().len() == 1);
         let daemon = play.stage.trees().remove(0);
         if options.is_empty() {
-            wait_until("it is on record", || play.pen()["child"]["pid"] == daemon.stat.pid.as_raw_nonzero().get());
+            wait_until("the daemon is on record", || {
+                play.pen()["child"]["pid"] == daemon.stat.pid.as_raw_nonzero().get()
+            });
         }
         assert_eq!(play.stage.states(), ["ready"]);
         release(first);
@@ -310,14 +316,15 @@ fn a_daemon_that_forks_into_the_background_is_held_and_ended_like_any_other() {
 }
 
 #[test]
-fn the_end_of_a_daemon_in_the_background_is_its_own_and_brings_the_next_one() {
-    // Behind it stands another one in the background, which goes with it.
+fn the_exit_code_of_a_daemon_in_the_background_counts_and_its_end_starts_the_next_one() {
+    // The script leaves a second process in the background, which ends with the daemon.
     const FORKS: &str = "sh -c 'read code < \"$0\"; exit $code' \"$0\" & exit 0";
     for code in [4, 0] {
         let play = Play::new();
         let holder = play.hold_any(&[], &play.script(FORKS));
-        wait_until("it is in the background", || play.stage.journal().contains("forked into the background"));
-        // The one in a session of its own is the elder one. It was there before, so it is the child, until it is gone.
+        wait_until("the daemon is in the background", || play.stage.journal().contains("forked into the background"));
+        // The descendant in a session of its own is older than the shell in the background, so it counts as the child
+        // until it ends.
         let setsid = play.stage.scene.those_with("member setsid").remove(0);
         assert_eq!(play.pen()["child"]["pid"], setsid.stat.pid.as_raw_nonzero().get());
         play.exit(code);
@@ -329,19 +336,19 @@ fn the_end_of_a_daemon_in_the_background_is_its_own_and_brings_the_next_one() {
     let daemon = ["sh", "-c", FORKS, &play.stage.file("code")].map(str::to_owned);
     let holder = play.hold_any(&["--backoff", "1ms..20ms"], &daemon);
     for life in 1..=2 {
-        wait_until("it is in the background", || {
+        wait_until("the daemon is in the background", || {
             play.stage.journal().matches("forked into the background").count() == life
         });
         play.exit(4);
     }
-    wait_until("it has ended", || play.stage.journal().matches("the child exited with 4").count() >= 2);
+    wait_until("the daemon has ended twice", || play.stage.journal().matches("the child exited with 4").count() >= 2);
     release(holder);
     play.stage.scene.expect_empty();
 }
 
 /// A crash counts as a crash also if it leaves processes.
 #[test]
-fn what_a_crash_leaves_behind_is_no_daemon() {
+fn processes_that_a_crash_leaves_behind_are_no_daemon() {
     let play = Play::new();
     let leaves = [badchild().display().to_string(), "leave".to_owned(), "daemon".to_owned(), "3".to_owned()];
     let (code, errors) = ended(play.hold_any(&[], &leaves));
@@ -349,7 +356,7 @@ fn what_a_crash_leaves_behind_is_no_daemon() {
     play.expect_over(0);
 }
 
-/// Whose processes are killed at one stroke.
+/// Kills these processes at once.
 fn strike(stage: &Stage, whom: &str) {
     let victims: Vec<_> = match whom {
         "broker" => vec![stage.the(BROKER)],
@@ -365,7 +372,7 @@ fn strike(stage: &Stage, whom: &str) {
 const ALL: [&str; 5] = ["broker", "steward", "pen", "steward and pen", "everything"];
 
 #[test]
-fn with_respawn_the_holders_go_on_with_another_daemon_whatever_of_ours_is_killed() {
+fn with_respawn_the_holders_go_on_with_another_daemon_whichever_nostray_processes_are_killed() {
     in_parallel(ALL.to_vec(), |whom| {
         let play = Play::new();
         let holders = play.holders(3, &["--backoff", "1ms..20ms"]);
@@ -380,7 +387,7 @@ fn with_respawn_the_holders_go_on_with_another_daemon_whatever_of_ours_is_killed
 }
 
 #[test]
-fn without_respawn_the_holders_end_whatever_of_ours_is_killed() {
+fn without_respawn_the_holders_end_whichever_nostray_processes_are_killed() {
     in_parallel(ALL.to_vec(), |whom| {
         let play = Play::new();
         let holders = play.holders(3, &[]);
@@ -423,7 +430,7 @@ fn a_key_is_for_one_command_and_either_held_or_shared() {
     assert!(code == 125 && errors.contains("that one is `nostray hold -- "), "{code}: {errors}");
     release(holder);
     play.expect_over(1);
-    // The other way round.
+    // The other way round: the key is shared, and a holder wants it.
     let stage = Stage::new();
     let shared = stage.shared(&["--key", "d", "--linger", "0s"], &[]);
     let server = stage.server(&["--claim", &stage.file("claim")]);
@@ -434,7 +441,7 @@ fn a_key_is_for_one_command_and_either_held_or_shared() {
     stage.expect_over(1, Duration::from_millis(100));
 }
 
-/// By the default key.
+/// Under the default key.
 #[test]
 fn without_a_name_the_same_command_is_held_and_shared_apart() {
     let stage = Stage::new();
@@ -442,7 +449,7 @@ fn without_a_name_the_same_command_is_held_and_shared_apart() {
     let server = stage.server(&["--claim", &stage.file("claim")]);
     let words: Vec<_> =
         ["hold", "--linger", "0s", "--"].into_iter().chain(server.iter().map(String::as_str)).collect();
-    // It finds the end of its input at once.
+    // The holder finds the end of its input at once.
     let (code, _) = ended(stage.start_plain(&nostray().display().to_string(), &words));
     assert_eq!(code, 0);
     shared.pid();
@@ -459,7 +466,7 @@ fn operators_see_its_holders_and_its_output_and_can_restart_and_stop_it() {
     let mut holders = vec![play.hold(&["--session", "one"]), play.hold(&["--session", "two"]), play.hold(&[])];
     stage.wait_for_leases(&[3]);
     let daemon = play.wait_for_life(1);
-    wait_until("it has said something", || stage.printed().contains("output: complained"));
+    wait_until("the daemon has written to stderr", || stage.printed().contains("output: complained"));
     let pen = play.pen();
     assert_eq!((&pen["state"], &pen["shared"]["key"]), (&"ready".into(), &"d".into()), "{pen}");
     let id = pen["id"].as_str().expect("an id");
@@ -467,7 +474,7 @@ fn operators_see_its_holders_and_its_output_and_can_restart_and_stop_it() {
     assert!(text(&["log", id, "--output"]).contains("said"), "{}", text(&["log", id, "--output"]));
     let tree = text(&["ps", "--tree"]);
     assert!(tree.contains("held by one") && tree.contains("held by two") && tree.contains("member setsid"), "{tree}");
-    // At once: nothing is ever in flight.
+    // The restart comes at once: a daemon has no calls in flight.
     assert!(stage.nostray(&["restart", "d"]).status.success());
     let next = play.wait_for_life(2);
     assert!(!daemon.is_alive());
@@ -484,9 +491,9 @@ fn operators_see_its_holders_and_its_output_and_can_restart_and_stop_it() {
     play.expect_over(2);
 }
 
-/// Of a shared child the next call starts another one. A holder makes none.
+/// For a shared child, the next call starts the next child. A holder makes no calls.
 #[test]
-fn a_broker_that_a_person_stops_ends_the_holders() {
+fn broker_stop_ends_the_holders() {
     for options in [&[][..], &["--respawn"]] {
         let play = Play::new();
         let holders = play.holders(2, options);
@@ -500,9 +507,9 @@ fn a_broker_that_a_person_stops_ends_the_holders() {
 }
 
 #[test]
-fn without_a_place_for_a_broker_nothing_is_started() {
+fn without_a_directory_for_a_broker_no_daemon_is_started() {
     if Path::new(&format!("/run/user/{}", nostray_sys::process::user())).exists() {
-        return; // there is a place, whatever is set
+        return; // the broker has a directory in any case
     }
     let play = Play::new();
     let words = play.words(&[], &play.script(TALKS));
@@ -516,7 +523,7 @@ fn without_a_place_for_a_broker_nothing_is_started() {
 }
 
 #[test]
-fn it_is_starting_until_it_is_what_the_user_takes_for_ready() {
+fn a_daemon_is_starting_until_the_users_definition_of_ready_is_met() {
     let play = Play::new();
     let file = play.stage.file("ready");
     let holder = play.holders(1, &["--ready-file", &file, "--linger", "300ms"]).remove(0);

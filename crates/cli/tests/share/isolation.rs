@@ -1,4 +1,4 @@
-//! Nothing of one session's messages reaches another, however much their ids and tokens are alike.
+//! No part of one session's messages reaches another session, also when their ids and tokens are equal.
 
 use std::sync::Barrier;
 
@@ -10,38 +10,42 @@ use testkit::stage::{Caller, Life, modern, shorten};
 const SESSIONS: usize = 8;
 const STREAM: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// What only one session says.
+/// A text that only this session sends.
 fn mark(session: usize) -> String {
     format!("<mark {session}>")
 }
 
-/// Checks that what a session got is its own.
+/// Checks that a line that a session got has no other session's mark.
 fn expect_own(session: usize, line: &str) {
     for other in (0..SESSIONS).filter(|other| *other != session) {
-        assert!(!line.contains(&mark(other)), "{session} got something of {other}: {}", shorten(line.as_bytes()));
+        assert!(
+            !line.contains(&mark(other)),
+            "session {session} got a line of session {other}: {}",
+            shorten(line.as_bytes())
+        );
     }
 }
 
-/// What a session has seen in the end.
+/// What a session got in one round.
 #[derive(Debug, Default)]
 struct Seen {
     progress: usize,
     questions: usize,
 }
 
-/// What a conversation has in it beside calls. Of one that was cancelled it is not certain for a while whether it still asks
-/// something, so that not both are of use at a time.
+/// What a round contains beside calls. A cancelled call may still send a request for a while, so a round has either
+/// questions or cancellations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Talk {
     Questions,
     Cancels,
 }
 
-/// Everything that a session can ask, all at once and with the same ids and tokens as everybody else.
+/// All kinds of calls of a session, at once and with the same ids and tokens as in the other sessions.
 fn converse(session: usize, caller: &mut Caller, round: usize, talk: Talk) -> Seen {
     let mark = mark(session);
     let token = json!({ "progressToken": "token" });
-    // The child sees the token under the same new name as the id.
+    // The steward replaces the token by the same new value as the id.
     let progress = format!(
         "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{{\"progressToken\":$id,\"progress\":1,\"message\":\"{mark}\"}}}}\n"
     );
@@ -104,8 +108,8 @@ fn converse(session: usize, caller: &mut Caller, round: usize, talk: Talk) -> Se
 
 const ROUNDS: usize = 20;
 
-/// Eight sessions talk to one child at the same time. Returns how often one of them was asked something, and all that the child
-/// has heard.
+/// Eight sessions talk to one child at the same time. Returns the number of requests of the child that reached a
+/// session, and all messages that the child got.
 fn all_at_once(talk: Talk) -> (usize, Vec<Value>) {
     let many = Many::new();
     let capabilities = json!({ "sampling": {} });
@@ -136,8 +140,9 @@ fn all_at_once(talk: Talk) -> (usize, Vec<Value>) {
 #[test]
 fn eight_sessions_with_equal_ids_and_tokens_see_only_their_own() {
     let (questions, heard) = all_at_once(Talk::Questions);
-    // At first it may not be certain who is asked; then sessions take turns, and it is.
-    assert!(questions > SESSIONS * ROUNDS / 2, "{questions} questions reached somebody");
+    // At first the steward may not know which session a question is for, and refuses it. Then it lets sessions take
+    // turns, and knows.
+    assert!(questions > SESSIONS * ROUNDS / 2, "{questions} questions reached a session");
     for answer in heard.iter().filter(|message| message["result"].is_object()) {
         let (id, text) = (answer["id"].as_str().expect("text"), answer["result"]["text"].as_str().expect("text"));
         assert!(id.starts_with(text), "{answer}");
@@ -145,22 +150,22 @@ fn eight_sessions_with_equal_ids_and_tokens_see_only_their_own() {
 }
 
 #[test]
-fn what_eight_sessions_cancel_is_what_each_of_them_means() {
+fn each_of_eight_sessions_cancels_only_its_own_calls() {
     let (_, heard) = all_at_once(Talk::Cancels);
     let of = |method: &'static str| heard.iter().filter(move |message| message["method"] == method);
     for cancel in of("notifications/cancelled") {
         let call = of("hang").find(|call| call["id"] == cancel["params"]["requestId"]);
-        let call = call.unwrap_or_else(|| panic!("{cancel} is about nothing"));
+        let call = call.unwrap_or_else(|| panic!("{cancel} names no call"));
         assert_eq!(call["params"]["mark"], cancel["params"]["reason"]);
     }
-    // What was cancelled before it was said to the child needs neither.
+    // The child gets neither a call that was cancelled before it was passed on, nor its cancellation.
     let count = of("hang").count();
-    assert!(count > 0, "none was said to the child");
+    assert!(count > 0, "no call was passed on to the child");
     assert_eq!(of("notifications/cancelled").count(), count);
 }
 
 #[test]
-fn resource_updates_reach_those_who_have_subscribed_and_nobody_else() {
+fn resource_updates_reach_only_the_sessions_that_have_subscribed() {
     let many = Many::new();
     let mut callers = many.several(SESSIONS, &[]);
     for (session, caller) in callers.iter_mut().enumerate() {
@@ -176,7 +181,7 @@ fn resource_updates_reach_those_who_have_subscribed_and_nobody_else() {
         update(&mut callers[(session + 1) % SESSIONS], &format!("test://{}", mark(session)));
     }
     update(&mut callers[1], "test://even");
-    // One who subscribes no longer is told no longer, and the others still are.
+    // A session that unsubscribes gets no more updates, and the others still do.
     callers[0].result("resources/unsubscribe", json!({ "uri": "test://even" }));
     update(&mut callers[1], "test://even");
     for (session, caller) in callers.iter_mut().enumerate() {
@@ -187,7 +192,7 @@ fn resource_updates_reach_those_who_have_subscribed_and_nobody_else() {
         expected.extend(vec![json!("test://even"); times]);
         assert_eq!(uris, expected, "{session}");
     }
-    // The child was told of each once, and of the end of the common one not before the last has gone.
+    // The child gets each subscription once. It gets the end of the common one only when the last subscriber has gone.
     let told = many.stage.lives()[0].heard.clone();
     assert_eq!(told.iter().filter(|line| line.contains("resources/subscribe") && line.contains("even")).count(), 1);
     assert_eq!(told.iter().filter(|line| line.contains("resources/unsubscribe")).count(), 0);
@@ -198,19 +203,19 @@ fn resource_updates_reach_those_who_have_subscribed_and_nobody_else() {
     many.wait_for_leases(2);
     assert!(callers[0].who()["subscriptions"].as_array().is_some_and(|all| all.contains(&json!("test://even"))));
     many.end(last);
-    wait_until("nobody is left who wants it", || {
+    wait_until("the child has no common subscription any more", || {
         callers[0].who()["subscriptions"] == json!([format!("test://{}", mark(0))])
     });
     many.end_all(callers);
 }
 
 #[test]
-fn log_messages_are_filtered_by_what_each_session_has_asked_for() {
+fn log_messages_are_filtered_by_the_level_of_each_session() {
     const LEVELS: [&str; SESSIONS] =
         ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
     let many = Many::new();
     let mut callers = many.several(SESSIONS, &[]);
-    // The quietest first: the child is told the most verbose that anybody wants.
+    // The quietest session first: the child gets the most verbose level of all sessions.
     for (session, caller) in callers.iter_mut().enumerate().rev() {
         caller.result("logging/setLevel", json!({ "level": LEVELS[session] }));
         assert_eq!(caller.who()["level"], LEVELS[session]);
@@ -224,14 +229,14 @@ fn log_messages_are_filtered_by_what_each_session_has_asked_for() {
         let levels: Vec<_> = caller.unasked().iter().map(|message| message["params"]["level"].clone()).collect();
         assert_eq!(levels, LEVELS[session..], "{session}");
     }
-    // With the one who wanted most, the child is told the next.
+    // When the session with the most verbose level ends, the child gets the next level.
     many.end(callers.remove(0));
-    wait_until("the child is told", || callers[0].who()["level"] == "info");
+    wait_until("the child has the next level", || callers[0].who()["level"] == "info");
     many.end_all(callers);
 }
 
 #[test]
-fn what_concerns_everybody_reaches_everybody() {
+fn a_notification_for_all_sessions_reaches_all_sessions() {
     let many = Many::new();
     let mut callers = many.several(SESSIONS, &[]);
     callers[0].result("notify", json!({ "method": "notifications/tools/list_changed" }));
@@ -250,7 +255,7 @@ fn a_session_can_neither_answer_nor_cancel_for_another() {
     let question = json!({ "id": "q", "method": "sampling/createMessage", "params": {} });
     let asking = callers[1].ask("ask", question);
     callers[1].notified("sampling/createMessage");
-    // Alone in flight, so it is certain whose it is; the other one lies, in every way.
+    // Only session 1 has a call in flight, so the question is for it. Session 0 sends false answers and cancellations.
     callers[0].send(&json!({ "jsonrpc": "2.0", "id": "q", "result": { "text": "a lie" } }));
     callers[0].send(&json!({ "jsonrpc": "2.0", "id": "q", "error": { "code": 1, "message": "a lie" } }));
     let ids: Vec<Value> =
@@ -297,12 +302,12 @@ fn streams_of_the_newer_era_with_equal_ids_are_kept_apart() {
         caller.result("who", modern(json!({})));
         assert_eq!(caller.unasked(), Vec::<Value>::new(), "{session}");
     }
-    // Each was opened once, also those that had to wait for the child.
+    // Each stream was opened once, also those that had to wait for the child.
     let opened = many.stage.lives()[0].methods();
     assert_eq!(opened.iter().filter(|method| *method == "subscriptions/listen").count(), SESSIONS);
-    // One ends its own.
+    // One session ends its own stream.
     callers[2].tell("notifications/cancelled", Some(json!({ "requestId": "stream" })));
-    wait_until("the child is told", || {
+    wait_until("the child has closed the stream", || {
         let listens = callers[2].result("who", modern(json!({})))["listens"].clone();
         listens.as_array().is_some_and(|all| all.len() == SESSIONS - 1 && !all.contains(&streams[2]))
     });
@@ -310,7 +315,7 @@ fn streams_of_the_newer_era_with_equal_ids_are_kept_apart() {
     many.end_all(callers);
 }
 
-/// The first thing that a session says may be that, and the child that the others share may not be for it.
+/// A session's first message may open a stream, and the child that other sessions share may be of the wrong era for it.
 #[test]
 fn a_stream_that_is_opened_at_another_child_is_acknowledged_there() {
     let many = Many::new();
@@ -334,7 +339,7 @@ fn a_stream_that_is_opened_at_another_child_is_acknowledged_there() {
     many.end_all(newer.into_iter().chain([older]));
 }
 
-/// A session that knows the ids of its own calls knows nothing of those of the others.
+/// A session cannot infer the ids of other sessions' calls from its own.
 #[test]
 fn ids_on_the_wire_cannot_be_guessed() {
     let many = Many::new();
@@ -348,8 +353,8 @@ fn ids_on_the_wire_cannot_be_guessed() {
     let mut ids: Vec<u64> =
         heard.filter(|line| line["method"] == "echo").filter_map(|line| line["id"].as_u64()).collect();
     assert_eq!(ids.len(), 40);
-    assert!(ids.iter().all(|id| *id < 1 << 53), "every reader can keep them: {ids:?}");
-    // Random numbers of 53 bits: that two of forty are so near to each other happens once in ten million runs.
+    assert!(ids.iter().all(|id| *id < 1 << 53), "some readers keep only 53 bits: {ids:?}");
+    // Random numbers of 53 bits: two of forty are this close once in ten million runs.
     ids.sort_unstable();
     assert!(ids.windows(2).all(|pair| pair[1] - pair[0] > 1 << 10), "{ids:?}");
 }

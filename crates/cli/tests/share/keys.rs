@@ -1,4 +1,5 @@
-//! Who shares a child with whom: those who would notice no difference, those who ask for it by name, and nobody else.
+//! Which sessions share a child: sessions that would notice no difference, and sessions that name the same key. No
+//! others.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::many::{Many, initialize_with, text};
 use testkit::stage::{Caller, VERSION_KEY, modern};
 
-/// Sessions that differ in what `change` does for each of them, and the number of the child that answers each.
+/// Starts a session for each change, and returns with each session the pid of the child that answers it.
 fn pids(many: &Many, options: &[&str], changes: &[&dyn Fn(&mut Command)]) -> (Vec<Caller>, Vec<i64>) {
     let start = |change: &&dyn Fn(&mut Command)| {
         let mut caller = many.share_in(options, &[], change);
@@ -56,8 +57,8 @@ fn another_directory_variable_or_argument_is_another_child() {
     let (callers, mut pids) = pids(&many, &[], &changes);
     pids.sort_unstable();
     pids.dedup();
-    assert_eq!(pids.len(), changes.len(), "two of them share");
-    // Each has what its session has.
+    assert_eq!(pids.len(), changes.len(), "two of the sessions share a child");
+    // Each child has the directory and environment of its session.
     for (life, place) in many.stage.lives().iter().zip([Path::new("/"), elsewhere.path()]) {
         let cwd = std::fs::read_link(format!("/proc/{}/cwd", life.pid)).expect("is there");
         assert_eq!(cwd, place);
@@ -65,7 +66,7 @@ fn another_directory_variable_or_argument_is_another_child() {
     let environment = std::fs::read(format!("/proc/{}/environ", many.stage.lives()[3].pid)).expect("is there");
     assert!(environment.split(|byte| *byte == 0).any(|variable| variable == b"KEYS_TEST=2"));
 
-    // Where one comes from does not matter, but where one is.
+    // The resolved directory counts, not the path by which the session got there.
     let path = link.path().join("link");
     std::os::unix::fs::symlink(elsewhere.path(), &path).expect("link");
     let mut same = many.share_in(&[], &[], |command| {
@@ -149,7 +150,7 @@ const HOSTS: [&[(&str, &str)]; 4] = [
 
 fn set(variables: &'static [(&'static str, &'static str)]) -> impl Fn(&mut Command) {
     move |command: &mut Command| {
-        // Those of the test's own terminal would be in all of them.
+        // Remove the variables of the test's own terminal, which would be the same in all sessions.
         for (name, _) in HOSTS.iter().copied().flatten() {
             command.env_remove(name);
         }
@@ -164,7 +165,7 @@ fn sessions_of_several_hosts_terminals_and_logins_share_one_child_under_the_name
     let changes: Vec<&dyn Fn(&mut Command)> = changes.iter().map(|change| change as _).collect();
     let (mut callers, pids) = pids(&many, &[], &changes);
     assert!(pids.iter().all(|pid| *pid == pids[0]), "{pids:?}\n{}", many.stage.journal());
-    // What the user says counts for more than what the host says.
+    // `--session` takes precedence over the host's name.
     let mut named = many.share_in(&["--session", "mine"], &[], set(HOSTS[0]));
     named.initialize();
     assert_eq!(named.pid(), pids[0]);
@@ -183,9 +184,9 @@ fn sessions_of_several_hosts_terminals_and_logins_share_one_child_under_the_name
     assert_eq!(many.stage.lives().len(), 1);
 }
 
-/// What decides for whom a server acts is never left out, whatever its name begins with.
+/// Variables that decide for which account a server acts always count, also those whose names start like ignored ones.
 #[test]
-fn another_account_is_another_child_and_ps_and_log_say_by_which_names_but_not_the_values() {
+fn another_account_is_another_child_and_ps_and_log_name_the_variables_but_not_their_values() {
     const SECRETS: [&str; 6] = ["xyzzy-0", "xyzzy-1", "xyzzy-2", "xyzzy-3", "xyzzy-4", "xyzzy-5"];
     let names = ["CLAUDE_CODE_OAUTH_TOKEN", "AWS_PROFILE", "SSH_AUTH_SOCK", "npm_lifecycle_TOKEN", "SOME_API_KEY"];
     let many = Many::new();
@@ -226,7 +227,7 @@ fn another_account_is_another_child_and_ps_and_log_say_by_which_names_but_not_th
         assert!(!shown.contains(secret), "{shown}");
         assert_eq!(holding(&many.stage.scene.runtime(), secret), Vec::<String>::new());
     }
-    // Who joins one of them later is no news.
+    // A session that joins one of the children later adds no entry to the journal.
     let before = many.stage.journal().matches("differs").count();
     let mut again = many.share_in(&[], &[], |command| {
         set(HOSTS[3])(command);
@@ -239,9 +240,10 @@ fn another_account_is_another_child_and_ps_and_log_say_by_which_names_but_not_th
     many.end_all(callers);
 }
 
-/// The child has the directory of the session that came first. A steward also waits for a dead steward's child in another directory.
+/// The child has the directory of the session that came first. A steward also waits for a dead steward's child in
+/// another directory.
 #[test]
-fn the_directory_counts_unless_the_user_says_that_the_server_does_not_care() {
+fn the_directory_counts_unless_the_user_says_any_dir() {
     let many = Many::new();
     let elsewhere = Folder::new("elsewhere");
     let there = |command: &mut Command| {
@@ -255,7 +257,7 @@ fn the_directory_counts_unless_the_user_says_that_the_server_does_not_care() {
     }
     many.end(callers.remove(1));
     many.end(callers.remove(0));
-    wait_until("both have ended", || many.stewards().is_empty());
+    wait_until("both children have ended", || many.stewards().is_empty());
 
     let claim = many.stage.file("claim");
     let server = ["--claim", &claim, "--ignore-eof"];
@@ -288,20 +290,23 @@ fn share_env_chooses_the_variables_that_count() {
     let changes: [&dyn Fn(&mut Command); 4] =
         [&with("1", "1", "1"), &with("1", "1", "2"), &with("1", "2", "1"), &with("2", "1", "1")];
     let (some, of_some) = pids(&many, &["--share-env", "KEYS_A,KEYS_B"], &changes);
-    assert_eq!(of_some[0], of_some[1], "the third does not count");
+    assert_eq!(of_some[0], of_some[1], "the third variable must not count");
     assert!(of_some[0] != of_some[2] && of_some[0] != of_some[3] && of_some[2] != of_some[3], "{of_some:?}");
-    // The child has the environment of the one who came first.
+    // The child has the environment of the session that came first.
     let environment = std::fs::read_to_string(format!("/proc/{}/environ", of_some[0])).expect("is there");
     assert!(environment.contains("KEYS_C=1"));
 
     let (none, of_none) = pids(&many, &["--share-env", ""], &changes);
     assert!(of_none.iter().all(|pid| *pid == of_none[0]), "{of_none:?}");
-    assert!(!of_some.contains(&of_none[0]), "who counts none does not share with who counts some");
+    assert!(
+        !of_some.contains(&of_none[0]),
+        "a session that counts no variable shares with a session that counts some"
+    );
     many.end_all(some.into_iter().chain(none));
 }
 
 #[test]
-fn a_name_stands_for_directory_and_environment() {
+fn a_key_stands_for_directory_and_environment() {
     let many = Many::new();
     let elsewhere = Folder::new("elsewhere");
     let changes: [&dyn Fn(&mut Command); 3] = [
@@ -327,21 +332,21 @@ fn a_name_stands_for_directory_and_environment() {
 }
 
 #[test]
-fn a_name_in_use_for_another_command_is_refused_and_both_are_shown() {
+fn a_key_in_use_for_another_command_is_refused_and_both_commands_are_shown() {
     let many = Many::new();
     let mut first = many.begun(&["--key", "memory"]);
     let mut other = many.share(&["--key", "memory"], &["--exit", "7"]);
     assert_eq!(other.code(), 125);
     let errors = other.errors();
     assert!(errors.contains("--key memory is in use"), "{errors}");
-    assert_eq!(errors.matches("badchild server --record").count(), 2, "not both are shown: {errors}");
+    assert_eq!(errors.matches("badchild server --record").count(), 2, "not both commands are shown: {errors}");
     assert_eq!(errors.matches("--exit 7").count(), 1, "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
-    assert_eq!(many.stage.lives().len(), 1, "nothing was started for it");
+    assert_eq!(many.stage.lives().len(), 1, "a child was started for the refused session");
     first.who();
     many.end(first);
     many.stage.scene.expect_empty();
-    // With its last session the name is free.
+    // The key is free when its last session has ended.
     let mut next = many.share(&["--key", "memory"], &["--exit", "7"]);
     next.initialize();
     many.end_all([next]);
@@ -366,18 +371,18 @@ fn a_secret_in_the_environment_is_nowhere_on_disk() {
     let place = many.stage.scene.runtime();
     let found = holding(&place, SECRET);
     assert_eq!(found, Vec::<String>::new());
-    assert!(!holding(&place, "badchild").is_empty(), "this is where it would be");
+    assert!(!holding(&place, "badchild").is_empty(), "the search must find text in these files");
     for words in [&["ps", "--json"][..], &["ps", "--tree"], &["log"], &["broker", "status", "--json"]] {
         assert!(!text(&many.nostray(words)).contains(SECRET), "{words:?}");
     }
-    // Nobody else may read it of the processes either: only the steward and the child, which need it, have it.
+    // Of the processes, only the steward and the child have the secret, because they need it.
     let environment = std::fs::read_to_string(format!("/proc/{}/environ", many.broker().stat.pid)).expect("read");
-    assert!(!environment.contains(SECRET), "the broker has it");
+    assert!(!environment.contains(SECRET), "the broker has the secret");
     many.end_all([first, second, stranger]);
     assert_eq!(holding(&place, SECRET), Vec::<String>::new());
 }
 
-/// The files below a folder that have this in them.
+/// The files below a folder that contain this text.
 fn holding(folder: &Path, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
@@ -391,10 +396,10 @@ fn holding(folder: &Path, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn sessions_share_only_with_those_who_say_the_same_of_themselves() {
+fn sessions_share_only_with_equal_versions_and_capabilities() {
     let many = Many::new();
     let sampling = json!({ "sampling": {}, "roots": { "listChanged": true } });
-    // In another order it is the same.
+    // The same capabilities in another order.
     let same = json!({ "roots": { "listChanged": true }, "sampling": {} });
     let hellos = [
         ("2025-06-18", json!({})),
@@ -416,7 +421,7 @@ fn sessions_share_only_with_those_who_say_the_same_of_themselves() {
         callers.push(caller);
     }
     let pids: Vec<_> = callers.iter_mut().map(Caller::pid).collect();
-    assert_eq!(pids[..3], pids[3..], "equal ones do not share");
+    assert_eq!(pids[..3], pids[3..], "sessions with equal handshakes do not share");
     assert!(pids[0] != pids[1] && pids[0] != pids[2] && pids[1] != pids[2], "{pids:?}");
     let lives = many.stage.lives();
     assert_eq!(lives.len(), 3);
@@ -435,12 +440,13 @@ fn sessions_share_only_with_those_who_say_the_same_of_themselves() {
     assert_eq!(because.iter().filter(|known| **known).count(), 2);
     let stop = many.nostray(&["stop", "--all"]);
     assert!(stop.status.success(), "{stop:?}");
-    many.expect_nobody();
+    many.expect_no_process();
 }
 
-/// Whoever came first had the child that all look for first; when that has ended, the others' is still found.
+/// A session first looks for the child of the first session of its key. When that child has ended, it still finds the
+/// child of sessions of its own kind.
 #[test]
-fn those_of_one_kind_share_also_when_the_first_of_another_kind_has_left() {
+fn sessions_of_one_kind_share_also_when_the_first_session_of_another_kind_has_left() {
     let many = Many::new();
     let begin = |capabilities: Value| {
         let mut caller = many.share(&["--linger", "0s"], &[]);
@@ -452,7 +458,7 @@ fn those_of_one_kind_share_also_when_the_first_of_another_kind_has_left() {
     let (second, pid) = begin(json!({}));
     assert_ne!(pid, other);
     many.end(first);
-    wait_until("its child has ended", || many.stewards().len() == 1);
+    wait_until("the first session's child has ended", || many.stewards().len() == 1);
     let (third, same) = begin(json!({}));
     assert_eq!(same, pid, "two children for sessions that would share one");
     let (fourth, other) = begin(json!({ "sampling": {} }));
@@ -484,7 +490,7 @@ fn both_eras_of_mcp_use_one_command_and_each_its_own_child() {
         let modern = life.heard.iter().filter(|line| line.contains(VERSION_KEY)).count();
         assert!(modern == 0 || modern == life.heard.len(), "both eras at one child: {:#?}", life.heard);
     }
-    // Both go on as before when their children crash.
+    // The sessions of both eras go on when their children crash.
     for (number, caller) in callers.iter_mut().enumerate().take(2) {
         let params = if number == 0 { json!({}) } else { modern(json!({})) };
         caller.error("die", params.clone());
@@ -494,7 +500,7 @@ fn both_eras_of_mcp_use_one_command_and_each_its_own_child() {
     assert_eq!(many.stage.lives().len(), 4);
 }
 
-/// How a child is spoken to is a part of what it is.
+/// The protocol options are part of the key.
 #[test]
 fn another_protocol_is_another_child() {
     let many = Many::new();

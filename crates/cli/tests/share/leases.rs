@@ -1,5 +1,5 @@
-//! A session is a lease. It ends with its input, its front or its host; the last one leaves the child a while for the next one; and
-//! whoever comes while the child is being ended gets the next one.
+//! A session is a lease. It ends with its input, its front or its host. After the last lease the child lingers for the
+//! next session. A session that comes while the child is being ended gets the next child.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use testkit::stage::Stage;
 const NOT_LONG: Duration = Duration::from_millis(300);
 
 #[test]
-fn who_comes_back_during_the_linger_finds_the_same_child() {
+fn a_session_that_comes_during_the_linger_gets_the_same_child() {
     let stage = Stage::new();
     // Long enough to come back in time on a busy machine.
     let options = ["--linger", "15s"];
@@ -24,7 +24,7 @@ fn who_comes_back_during_the_linger_finds_the_same_child() {
     release(first);
     let mut second = stage.shared(&options, &[]);
     assert_eq!(second.pid(), pid);
-    // The time begins anew with the last release, and is not counted meanwhile: more of it passes than there is.
+    // A session stops the linger, and the last release starts it anew. Wait longer than the linger to prove that.
     std::thread::sleep(Duration::from_millis(15_100));
     assert_eq!(second.pid(), pid);
     release(second);
@@ -38,10 +38,10 @@ fn who_comes_back_during_the_linger_finds_the_same_child() {
     assert_eq!(stage.lives()[0].methods().iter().filter(|method| *method == "initialize").count(), 1);
 }
 
-/// A child that is to end ends, also in the middle of its start.
+/// Short graces, so that a child ends soon, also in the middle of its start.
 const IMPATIENT: [&str; 4] = ["--eof-grace", "100ms", "--term-grace", "100ms"];
 
-/// A host that waits for a shorter time than the server needs to start, and tries again, finds the start that it began.
+/// A host gives up before the server has started, and tries again. It finds the start that its first try began.
 #[test]
 fn a_child_that_is_starting_is_kept_for_the_next_session_of_an_impatient_host() {
     in_parallel(vec![&[][..], &["--hibernate", "300ms"], &["--start-timeout", "1m"]], |options| {
@@ -60,27 +60,29 @@ fn a_child_that_is_starting_is_kept_for_the_next_session_of_an_impatient_host() 
         let released = Instant::now();
         release(served);
         stage.expect_over(1, NOT_LONG);
-        assert!(released.elapsed() < PATIENCE, "from then on the linger counts as usual");
+        assert!(released.elapsed() < PATIENCE, "the linger must count as usual after the start");
     });
 }
 
-/// The linger counts from ready: no session comes back, and the child ends once it has answered.
+/// The linger counts from ready. No session comes back, so the child ends after it has answered.
 #[test]
 fn a_child_that_its_only_session_left_while_it_was_starting_ends_after_it_is_ready() {
     let stage = Stage::new();
     let mut caller = stage.share(&[&["--linger", "300ms"], &IMPATIENT[..]].concat(), &["--start-delay", "2000"]);
     caller.ask("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
     stage.wait_for_life(1);
-    wait_until("it is asked", || stage.states() == ["starting"] && stage.child().unread_input() > 0);
+    wait_until("the child has the handshake in its pipe", || {
+        stage.states() == ["starting"] && stage.child().unread_input() > 0
+    });
     drop(caller);
     stage.scene.expect_empty();
     assert!(stage.lives()[0].saw_the_end, "{:#?}", stage.lives());
     assert_eq!(stage.lives()[0].methods(), ["initialize"]);
 }
 
-/// A child that neither the end of its input nor SIGTERM ends, so that there is time to come in between.
+/// Neither the end of its input nor SIGTERM ends the child, so that sessions can come while it is being ended.
 #[test]
-fn who_comes_while_the_child_is_being_ended_waits_for_its_end_and_gets_the_next_one() {
+fn a_session_that_comes_while_the_child_is_being_ended_waits_and_gets_the_next_child() {
     let stage = Arc::new(Stage::new());
     let watch = Watch::over(&stage);
     let options = ["--linger", "0s", "--eof-grace", "1s", "--term-grace", "3s"];
@@ -94,16 +96,20 @@ fn who_comes_while_the_child_is_being_ended_waits_for_its_end_and_gets_the_next_
     let old = stage.child();
     let began = Instant::now();
     release(first);
-    wait_until("it is being ended", || stage.lives()[0].saw_the_end);
-    // Several, and at once.
+    wait_until("the child is being ended", || stage.lives()[0].saw_the_end);
+    // Several sessions at once.
     let mut next: Vec<_> = (0..3).map(|_| stage.share_command(&options, &command)).collect();
     for caller in &mut next {
-        // That is known. What is not waits.
+        // The front answers the handshake from memory. The call waits for the next child.
         caller.initialize();
         caller.pid();
-        assert!(!old.is_alive(), "the old one is still there after {:?}", began.elapsed());
+        assert!(!old.is_alive(), "the old child still lives after {:?}", began.elapsed());
     }
-    assert!(began.elapsed() >= Duration::from_secs(4), "not before the graces are over: {:?}", began.elapsed());
+    assert!(
+        began.elapsed() >= Duration::from_secs(4),
+        "the next child came before the graces were over: {:?}",
+        began.elapsed()
+    );
     assert_eq!(stage.lives().len(), 2);
     let pid = i64::from(stage.lives()[1].pid);
     for caller in &mut next {
@@ -114,7 +120,7 @@ fn who_comes_while_the_child_is_being_ended_waits_for_its_end_and_gets_the_next_
     watch.expect_one();
 }
 
-/// Each of them in a session beside one that goes on.
+/// Each end happens beside a session that goes on.
 #[test]
 fn a_session_ends_with_its_input_with_its_front_and_with_its_host() {
     in_parallel(vec!["input", "front", "SIGTERM", "host", "host, with the pipe held"], |end| {
@@ -125,7 +131,9 @@ fn a_session_ends_with_its_input_with_its_front_and_with_its_host() {
         let (mut host, front) = stage.shared_by_host(hold, &BY_COMMAND, &[]);
         stage.wait_for_leases(&[2]);
         host.say(&json!({ "jsonrpc": "2.0", "id": 3, "method": "hang", "params": {} }).to_string());
-        wait_until("it is in flight", || stage.lives()[0].methods().last().is_some_and(|method| method == "hang"));
+        wait_until("the call is in flight", || {
+            stage.lives()[0].methods().last().is_some_and(|method| method == "hang")
+        });
         match end {
             "input" => host.order("close"),
             "front" => front.send(Signal::KILL),
@@ -134,9 +142,11 @@ fn a_session_ends_with_its_input_with_its_front_and_with_its_host() {
         }
         stage.wait_for_leases(&[1]);
         wait_until("the front is gone", || !front.is_alive());
-        // Nobody waits for it any more, and the child is told so.
-        wait_until("it is cancelled", || stage.lives()[0].methods().iter().any(|m| m == "notifications/cancelled"));
-        assert_eq!(other.pid(), pid, "{end}: the other one's child is the same");
+        // No session waits for the call any more, so the steward cancels it.
+        wait_until("the call is cancelled", || {
+            stage.lives()[0].methods().iter().any(|m| m == "notifications/cancelled")
+        });
+        assert_eq!(other.pid(), pid, "{end}: the other session's child changed");
         assert_eq!(other.unasked(), Vec::<Value>::new(), "{end}");
         drop(host);
         release(other);
@@ -145,7 +155,7 @@ fn a_session_ends_with_its_input_with_its_front_and_with_its_host() {
 }
 
 #[test]
-fn what_is_in_flight_at_the_end_of_the_input_is_still_answered() {
+fn calls_in_flight_at_the_end_of_the_input_are_still_answered() {
     for others in [0, 2] {
         let stage = Stage::new();
         let options = ["--linger", "0s", "--eof-grace", "10m"];
@@ -159,16 +169,20 @@ fn what_is_in_flight_at_the_end_of_the_input_is_still_answered() {
             assert!(caller.answer(id).get("result").is_some());
         }
         assert_eq!(caller.code(), 0, "{}", caller.errors());
-        assert!(began.elapsed() < PATIENCE, "nothing more was to come: {:?}", began.elapsed());
+        assert!(
+            began.elapsed() < PATIENCE,
+            "the front waited although all calls were answered: {:?}",
+            began.elapsed()
+        );
         others.into_iter().for_each(release);
         stage.expect_over(1, NOT_LONG);
         assert!(stage.lives()[0].saw_the_end);
     }
 }
 
-/// The whole input of a session in one write, as a shell does with a file: before there is a broker, and beside others.
+/// The host writes its whole input at once, as with a file as stdin, before there is a broker or a child.
 #[test]
-fn a_session_that_has_said_everything_before_there_is_a_child_gets_every_answer() {
+fn a_session_that_writes_everything_before_there_is_a_child_gets_every_answer() {
     let stage = Stage::new();
     for round in 1..=2 {
         let options = ["--linger", "0s", "--eof-grace", "10m"];
@@ -187,14 +201,14 @@ fn a_session_that_has_said_everything_before_there_is_a_child_gets_every_answer(
     }
 }
 
-/// One that nobody is behind any more, but that is stopped and cannot notice: it holds nothing.
+/// A stopped front cannot notice that its host has died. Its lease ends all the same.
 #[test]
 fn a_front_that_is_stopped_while_its_host_dies_holds_nothing() {
     let stage = Stage::new();
     let (mut host, front) = stage.shared_by_host(&["--hold"], &BY_COMMAND, &[]);
     stage.wait_for_leases(&[1]);
     front.send(Signal::STOP);
-    wait_until("it is stopped", || front_state(&front) == Some('T'));
+    wait_until("the front is stopped", || front_state(&front) == Some('T'));
     host.kill();
     stage.expect_no_tree();
     kill(&[front]);

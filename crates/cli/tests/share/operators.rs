@@ -1,5 +1,5 @@
-//! What an operator sees of shared children, and does to them: who holds which, ending one session or all of them, starting a
-//! child anew under its sessions, and the broker itself.
+//! What an operator sees of shared children, and does to them: which sessions hold which child, stopping one session or
+//! all, restarting a child under its sessions, and the broker itself.
 
 use std::process::Command;
 use std::time::Duration;
@@ -21,12 +21,12 @@ fn names(pen: &Value) -> Vec<String> {
 }
 
 #[test]
-fn ps_shows_one_child_with_all_who_hold_it() {
+fn ps_shows_one_child_with_all_sessions_that_hold_it() {
     let many = Many::new();
     let mut callers = many.several(3, &["--key", "memory", "--label", "team=a"]);
     let pid = callers[0].pid();
     many.wait_for_leases(3);
-    wait_until("its child is on record", || {
+    wait_until("the child is on record", || {
         let pen = many.pen();
         pen["child"]["pid"] == pid && pen["state"] == "ready"
     });
@@ -56,8 +56,8 @@ fn ps_shows_one_child_with_all_who_hold_it() {
     for (number, caller) in callers.iter().enumerate() {
         assert!(tree.contains(&format!("held by s{number} ({})", caller.process.id())), "{tree}");
     }
-    // Nobody of it is left behind by anybody. Those that came too late to be the broker, or only tidied up, are gone before: there
-    // are three fronts, broker, steward, the three of the pen, and the child.
+    // A sweep touches none of these processes. Wait until processes that lost the race to be the broker, and sweepers,
+    // have ended: three fronts, broker, steward, three keepers of the pen, and the child are left.
     let mut before = Vec::new();
     let are_all = comes_true(PATIENCE, &mut || {
         before = many.stage.scene.processes();
@@ -69,7 +69,7 @@ fn ps_shows_one_child_with_all_who_hold_it() {
 
     callers[0].error("die", json!({}));
     callers[1].who();
-    wait_until("it is on record", || many.pen()["generation"] == 2 && many.pen()["state"] == "ready");
+    wait_until("the next child is on record", || many.pen()["generation"] == 2 && many.pen()["state"] == "ready");
     assert_eq!(many.pen()["restarts"], 1);
     assert_eq!(names(&many.pen()), ["s0", "s1", "s2"]);
     many.end(callers.remove(1));
@@ -83,7 +83,7 @@ fn ps_shows_one_child_with_all_who_hold_it() {
 }
 
 #[test]
-fn stopping_a_session_ends_it_alone_and_the_child_goes_with_the_last() {
+fn stopping_a_session_ends_only_that_session_and_the_child_ends_with_the_last() {
     in_parallel(vec![false, true], |now| {
         let many = Many::new();
         let mut callers = many.several(3, &["--linger", "100ms"]);
@@ -95,10 +95,13 @@ fn stopping_a_session_ends_it_alone_and_the_child_goes_with_the_last() {
         let words: &[&str] = if now { &["stop", "--now", "--session"] } else { &["stop", "--session"] };
         let said = many.says(&[words, &["s1"]].concat());
         assert!(said.contains("session s1") && said.contains("let go of it"), "{said}");
-        assert!(callers[1].process.try_wait().expect("look").is_some(), "it returns when that has ended");
+        assert!(
+            callers[1].process.try_wait().expect("look").is_some(),
+            "stop must return only when the session has ended"
+        );
         assert_eq!(callers[1].code(), 0, "{}", callers[1].errors());
-        assert_eq!((callers[0].pid(), callers[2].pid()), (pid, pid), "the child lives on for the others");
-        // What somebody else waits for is untouched.
+        assert_eq!((callers[0].pid(), callers[2].pid()), (pid, pid), "the child must live on for the other sessions");
+        // The call of another session is not cancelled.
         let heard = many.stage.lives()[0].heard.clone();
         assert!(!heard.iter().any(|line| line.contains("notifications/cancelled")), "{heard:#?}");
         callers[0].tell("notifications/cancelled", Some(json!({ "requestId": hanging })));
@@ -106,12 +109,12 @@ fn stopping_a_session_ends_it_alone_and_the_child_goes_with_the_last() {
         assert!(many.nostray(&[words, &["s0"]].concat()).status.success());
         assert!(many.nostray(&[words, &["s2"]].concat()).status.success());
         assert_eq!((callers[0].code(), callers[2].code()), (0, 0));
-        wait_until("the child goes with the last one", || many.pens().len() == 1);
-        // By a label.
+        wait_until("the child ends with its last session", || many.pens().len() == 1);
+        // Stop by label.
         other.who();
         assert!(many.nostray(&["stop", "--label", "x=1"]).status.success());
         assert_eq!(other.code(), 0);
-        many.expect_nobody();
+        many.expect_no_process();
         assert_eq!(many.nostray(&["stop", "--session", "s0"]).status.code(), Some(1), "there is nothing to stop");
         let journal = many.stage.journal();
         assert!(journal.contains("let go by"), "{journal}");
@@ -121,7 +124,7 @@ fn stopping_a_session_ends_it_alone_and_the_child_goes_with_the_last() {
 
 #[test]
 fn stopping_a_child_ends_all_its_sessions_and_no_others() {
-    // They end as the child does.
+    // The sessions end with the child's exit code.
     for (words, code) in [(&["stop"][..], 143), (&["stop", "--now"], 137)] {
         let many = Many::new();
         let mut callers = many.several(3, &["--key", "a"]);
@@ -137,26 +140,26 @@ fn stopping_a_child_ends_all_its_sessions_and_no_others() {
         other.who();
         assert_eq!(many.pens().len(), 1);
         many.end_all([other]);
-        assert_eq!(many.stage.lives().len(), 2, "something was started again");
+        assert_eq!(many.stage.lives().len(), 2, "a child was started again");
     }
 }
 
 #[test]
-fn a_restart_gives_the_sessions_a_new_child_at_a_quiet_moment() {
+fn a_restart_gives_the_sessions_a_new_child_between_calls() {
     let many = Many::new();
     let mut callers = many.several(3, &["--key", "memory"]);
     callers[0].result("logging/setLevel", json!({ "level": "error" }));
     callers[1].result("resources/subscribe", json!({ "uri": "test://a" }));
     many.wait_for_leases(3);
     let (id, first) = (many.id(), callers[0].pid());
-    // It waits for what is in flight, of whomever.
+    // The restart waits for the calls in flight of all sessions.
     let slow = callers[2].ask("slow", json!({ "ms": 700 }));
-    wait_until("it is in flight", || many.stage.lives()[0].methods().contains(&"slow".to_owned()));
+    wait_until("the call is in flight", || many.stage.lives()[0].methods().contains(&"slow".to_owned()));
     let said = many.says(&["restart", &id]);
     assert!(said.starts_with(&format!("{id}  number 2 runs")), "{said}");
     let answer = callers[2].answer(slow);
     assert_eq!(answer["result"]["pid"], first, "the call was cut off: {answer}");
-    // Each has told its own before anything else.
+    // Each front replays its session before it passes this call on.
     callers.iter_mut().for_each(|caller| drop(caller.who()));
     for caller in &mut callers {
         let told = caller.who();
@@ -165,27 +168,27 @@ fn a_restart_gives_the_sessions_a_new_child_at_a_quiet_moment() {
         assert_eq!(told["level"], "error");
         assert_eq!(told["subscriptions"], json!(["test://a"]));
     }
-    assert!(many.stage.lives()[0].saw_the_end, "it was ended politely");
+    assert!(many.stage.lives()[0].saw_the_end, "the child must see the end of its input");
 
-    // By its name, and by the beginning of its id.
+    // By key, and by the beginning of the id.
     assert!(many.says(&["restart", "memory"]).contains("number 3 runs"));
     assert!(many.says(&["restart", &id[..4]]).contains("number 4 runs"));
     let pids: Vec<_> = callers.iter_mut().map(Caller::pid).collect();
     assert!(pids.iter().all(|pid| *pid == pids[0]));
     assert_eq!(many.stage.lives().len(), 4);
 
-    // One that is never quiet is not cut off, and started anew when it is.
+    // A child with a call in flight is not cut off. It is restarted when no call is in flight.
     let hanging = callers[1].ask("hang", json!({}));
-    wait_until("it hangs", || many.stage.lives()[3].methods().contains(&"hang".to_owned()));
+    wait_until("the call is in flight", || many.stage.lives()[3].methods().contains(&"hang".to_owned()));
     let refused = many.nostray(&["restart", "--wait", "200ms", "memory"]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(errors(&refused).contains("not quiet"), "{refused:?}");
     assert_eq!(callers[0].pid(), pids[0]);
     callers[1].tell("notifications/cancelled", Some(json!({ "requestId": hanging })));
-    wait_until("it is started anew", || many.stage.lives().len() == 5);
+    wait_until("the child is restarted", || many.stage.lives().len() == 5);
     for caller in &mut callers {
         assert_ne!(caller.pid(), pids[0]);
-        assert_eq!(caller.unasked(), Vec::<Value>::new(), "nobody is told anything");
+        assert_eq!(caller.unasked(), Vec::<Value>::new(), "no session must get a message");
     }
     let missing = many.nostray(&["restart", "nobody"]);
     assert_eq!(missing.status.code(), Some(1));
@@ -194,7 +197,7 @@ fn a_restart_gives_the_sessions_a_new_child_at_a_quiet_moment() {
 }
 
 #[test]
-fn what_is_supervised_can_be_restarted_and_what_is_not_is_refused() {
+fn a_supervised_child_can_be_restarted_and_an_unsupervised_one_is_refused() {
     let many = Many::new();
     let mut caller = many.stage.start(&["--respawn", "--session", "managed"], &[]);
     caller.initialize();
@@ -206,7 +209,7 @@ fn what_is_supervised_can_be_restarted_and_what_is_not_is_refused() {
 
     let mut plain = many.stage.start(&[], &[]);
     plain.initialize();
-    wait_until("it is on record", || many.pens().len() == 1);
+    wait_until("the child is on record", || many.pens().len() == 1);
     let (id, first) = (many.id(), plain.pid());
     let refused = many.nostray(&["restart", &id]);
     assert_eq!(refused.status.code(), Some(1));
@@ -214,45 +217,45 @@ fn what_is_supervised_can_be_restarted_and_what_is_not_is_refused() {
     assert_eq!(plain.pid(), first);
     plain.end(&many.stage);
 
-    // One that sleeps is started by the next call, as always.
+    // A child that sleeps is started by the next call, as usual.
     let mut asleep = many.begun(&["--hibernate", "50ms"]);
-    wait_until("it sleeps", || many.stage.states() == ["asleep"]);
+    wait_until("the child is asleep", || many.stage.states() == ["asleep"]);
     let said = many.says(&["restart", &many.id()]);
     assert!(said.contains("asleep"), "{said}");
     asleep.who();
     many.end_all([asleep]);
 }
 
-/// One that nobody has called yet, or that hangs in its start, has nothing to be quiet about.
+/// A child without a call yet, or a child that hangs in its start, is restarted at once.
 #[test]
 fn a_child_that_has_not_answered_yet_can_be_restarted() {
     let many = Many::new();
     let mut plain = many.share(&["--protocol", "jsonrpc", "--key", "plain"], &["--plain"]);
-    wait_until("it is there", || many.stage.lives().len() == 1);
+    wait_until("the child has started", || many.stage.lives().len() == 1);
     assert!(many.says(&["restart", "plain"]).contains("number 2 runs"));
     assert_eq!(plain.pid(), i64::from(many.stage.lives()[1].pid));
 
     let mut hanging = many.share(&["--key", "hanging"], &["--start-delay", "600000"]);
-    wait_until("it is there", || many.stage.lives().len() == 3);
+    wait_until("the child has started", || many.stage.lives().len() == 3);
     let id = hanging.ask("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
     let said = many.says(&["restart", "hanging"]);
     assert!(said.contains("number 2 runs"), "{said}");
-    wait_until("another one hangs", || many.stage.lives().len() == 4);
+    wait_until("the next child has started", || many.stage.lives().len() == 4);
     assert!(many.nostray(&["stop", "--all", "--now"]).status.success());
     assert_eq!(hanging.answer(id)["error"]["code"], -32000);
-    many.expect_nobody();
+    many.expect_no_process();
 }
 
-/// What no child has got comes back when the child is ended in order. What is said when all is over already cannot, and is answered
-/// all the same.
+/// When a child is stopped, the steward returns calls that it has not passed on. A call that arrives when the steward
+/// has ended cannot be returned, but is answered all the same.
 #[test]
-fn a_call_that_cannot_come_back_any_more_is_answered() {
+fn a_call_that_the_steward_can_no_longer_return_is_answered() {
     let many = Many::new();
     let mut caller = many.share(&["--key", "k"], &["--start-delay", "600000"]);
-    wait_until("it is there", || many.stage.lives().len() == 1);
+    wait_until("the child has started", || many.stage.lives().len() == 1);
     let front = i32::try_from(caller.process.id()).expect("small");
     let front = Found::by_pid(badchild::pid(front)).expect("is there");
-    // It passes the call on, and only then hears of the end of the first child and of everything.
+    // The stopped front passes the call on, and only then learns of the ends of the first child and of the steward.
     front.send(Signal::STOP);
     let id = caller.ask("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
     assert!(many.says(&["restart", "k"]).contains("number 2 runs"));
@@ -262,16 +265,16 @@ fn a_call_that_cannot_come_back_any_more_is_answered() {
     assert_eq!(error["code"], -32000);
     assert!(error["message"].as_str().is_some_and(|text| text.contains("SIGKILL")), "{error}");
     assert_eq!(caller.code(), 137, "{}", caller.errors());
-    many.expect_nobody();
+    many.expect_no_process();
 }
 
 #[test]
-fn a_restart_brings_back_one_that_was_given_up() {
+fn a_restart_starts_a_child_that_was_given_up() {
     let many = Many::new();
     many.stage.facts(&json!({ "exit": 3 }));
     let options = ["--key", "k", "--backoff", "1ms..5ms", "--max-failures", "2/1h"];
     let mut callers: Vec<Caller> = (0..2).map(|_| many.share(&options, &[])).collect();
-    wait_until("it is given up", || many.stage.states() == ["tripped"]);
+    wait_until("the child is given up", || many.stage.states() == ["tripped"]);
     let error = callers[0].error("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
     assert!(error["message"].as_str().is_some_and(|text| text.contains("exited with 3")), "{error}");
     assert!(many.pen()["reason"].as_str().is_some_and(|text| text.contains("exited with 3")));
@@ -284,7 +287,7 @@ fn a_restart_brings_back_one_that_was_given_up() {
 }
 
 #[test]
-fn the_broker_says_how_it_is() {
+fn the_broker_reports_its_status() {
     let many = Many::new();
     let none = many.nostray(&["broker", "status"]);
     assert_eq!(none.status.code(), Some(1));
@@ -293,7 +296,7 @@ fn the_broker_says_how_it_is() {
     assert_eq!(none.status.code(), Some(1));
     assert_eq!(serde_json::from_slice::<Value>(&none.stdout).expect("JSON"), json!({ "running": false }));
     assert_eq!(many.nostray(&["broker", "stop"]).status.code(), Some(1));
-    assert!(many.brokers().is_empty(), "asking starts none");
+    assert!(many.brokers().is_empty(), "status and stop must not start a broker");
 
     let mut callers = many.several(2, &["--key", "memory"]);
     callers.push(many.begun(&["--key", "other"]));
@@ -320,18 +323,18 @@ fn sessions_outlive_a_broker_that_is_stopped_or_restarted() {
         callers[0].result("fork", json!({ "kind": "daemon" }));
         let (broker, pid) = (many.broker(), callers[0].pid());
         let hanging = callers[1].ask("hang", json!({}));
-        wait_until("it hangs", || many.stage.lives()[0].methods().contains(&"hang".to_owned()));
+        wait_until("the call is in flight", || many.stage.lives()[0].methods().contains(&"hang".to_owned()));
         let said = many.says(&["broker", how]);
         assert!(said.contains("stopped") && said.contains(&broker.stat.pid.to_string()), "{said}");
-        assert!(!broker.is_alive(), "it returns when all is over");
+        assert!(!broker.is_alive(), "the command must return only when the broker has ended");
         let error = callers[1].answer(hanging)["error"].clone();
         assert_eq!(error["code"], -32000, "{error}");
         if how == "restart" {
-            wait_until("another one is there", || many.brokers().len() == 1);
-            wait_until("another child is there", || many.stage.lives().len() == 2);
+            wait_until("the next broker runs", || many.brokers().len() == 1);
+            wait_until("the next child has started", || many.stage.lives().len() == 2);
         } else {
             let nothing = comes_true(Duration::from_millis(300), &mut || !many.brokers().is_empty());
-            assert!(!nothing, "a broker that nobody needs was started");
+            assert!(!nothing, "a broker was started without a call");
             assert_eq!(many.stage.trees().len(), 0);
         }
         let pids: Vec<_> = callers.iter_mut().map(Caller::pid).collect();
@@ -347,7 +350,7 @@ fn sessions_outlive_a_broker_that_is_stopped_or_restarted() {
 }
 
 #[test]
-fn the_journal_tells_who_held_it_and_why_it_was_let_go() {
+fn the_journal_tells_which_sessions_held_the_child_and_why_they_let_go() {
     let many = Many::new();
     let mut callers = many.several(4, &[]);
     let fronts: Vec<_> = callers.iter().map(|caller| caller.process.id()).collect();
@@ -373,7 +376,7 @@ fn the_journal_tells_who_held_it_and_why_it_was_let_go() {
 }
 
 #[test]
-fn what_the_child_prints_is_kept_for_whoever_asks() {
+fn the_childs_output_is_kept_in_the_log() {
     let many = Many::new();
     let mut first = many.share(&[], &["--stderr", "a word on stderr", "--banner", "a banner on stdout"]);
     first.initialize();
@@ -383,7 +386,7 @@ fn what_the_child_prints_is_kept_for_whoever_asks() {
     first.result("print", json!({ "text": "{\"jsonrpc\":\"2.0\",\"id\":\"nobody\",\"result\":1}\n" }));
     let id = many.id();
     let kept = ["stderr: a word on stderr", "a banner on stdout", "stderr: and another", "nobody"];
-    wait_until("all of it is kept", || {
+    wait_until("all output is in the log", || {
         let said = text(&many.nostray(&["log", &id, "--output"]));
         kept.iter().all(|part| said.contains(part))
     });
@@ -392,11 +395,11 @@ fn what_the_child_prints_is_kept_for_whoever_asks() {
     }
     many.end_all([first, second]);
     let said = many.says(&["log", &id, "--output"]);
-    assert!(kept.iter().all(|part| said.contains(part)), "it is not kept: {said}");
+    assert!(kept.iter().all(|part| said.contains(part)), "the log does not outlive the child: {said}");
 }
 
 #[test]
-fn brokers_of_two_versions_keep_to_themselves_and_finish_what_they_have() {
+fn brokers_of_two_versions_serve_only_their_own_sessions_until_these_end() {
     let many = Many::new();
     let newer = |command: &mut Command| {
         command.env("NOSTRAY_BROKER_VERSION", "7");
@@ -408,11 +411,11 @@ fn brokers_of_two_versions_keep_to_themselves_and_finish_what_they_have() {
         caller
     };
     let mut new = vec![share(), share()];
-    // Those that came too late to be a broker are gone.
-    wait_until("two of each", || (many.brokers().len(), many.stewards().len()) == (2, 2));
+    // Wait until processes that lost the race to be a broker have ended.
+    wait_until("two brokers and two stewards", || (many.brokers().len(), many.stewards().len()) == (2, 2));
     let (of_old, of_new) = (old[0].pid(), new[0].pid());
     assert!(of_old == old[1].pid() && of_new == new[1].pid() && of_old != of_new);
-    // Both are seen by whoever looks, and each asks its own broker.
+    // `ps` shows the children of both brokers, and `broker status` asks the broker of its own version.
     assert_eq!(many.pens().len(), 2);
     let status: Value = serde_json::from_str(&many.says(&["broker", "status", "--json"])).expect("JSON");
     assert_eq!(status["children"].as_array().map(Vec::len), Some(1), "{status}");
@@ -420,14 +423,14 @@ fn brokers_of_two_versions_keep_to_themselves_and_finish_what_they_have() {
     let older =
         brokers.iter().find(|broker| broker.command.contains(&format!("broker-{VERSION}.sock"))).expect("is there");
     assert_eq!(status["pid"], older.stat.pid.as_raw_nonzero().get());
-    // The old one serves its own until they are gone, whatever becomes of the other.
+    // The old broker serves its own sessions until they end, also when the new broker ends.
     let newest = brokers.iter().find(|broker| broker.command.contains("broker-7.sock")).expect("is there");
     newest.send(Signal::TERM);
-    wait_until("it leaves", || !newest.is_alive());
+    wait_until("the new broker leaves", || !newest.is_alive());
     assert_eq!(old[0].pid(), of_old);
     assert_ne!(new[1].pid(), of_new);
     old.into_iter().for_each(|caller| many.end(caller));
-    wait_until("the old one leaves", || !older.is_alive());
+    wait_until("the old broker leaves", || !older.is_alive());
     new[0].who();
     many.end_all(new);
 }

@@ -1,5 +1,6 @@
-//! The recipe of `examples/memory-bridge`, as its README says it: the folder with its `node` stands first in the PATH of hosts that probe for
-//! Node, start a viewer as a daemon, hold several providers, end each other's bridges by a pattern, and reconnect.
+//! The recipe of `examples/memory-bridge`, as its README describes it: its folder with a `node` comes first in the PATH
+//! of the hosts. The hosts probe for Node, start a viewer as a daemon, have several providers, end each other's bridges
+//! by a pattern, and reconnect.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,11 +11,11 @@ use testkit::nostray;
 
 const RECIPE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/memory-bridge");
 
-/// What a host is started with: the recipe first, then nostray and the real node.
+/// The PATH of a host: the recipe first, then nostray and the real node.
 fn path(memory: &Memory, with_nostray: bool) -> std::ffi::OsString {
     let recipe = memory.many.stage.file("recipe");
     if !Path::new(&recipe).exists() {
-        // Where every user may read it.
+        // Copied to a folder that every user may read.
         assert!(Command::new("cp").arg("-r").arg(RECIPE).arg(&recipe).status().expect("run cp").success());
     }
     let folder = memory.many.stage.folder.path().to_owned();
@@ -30,7 +31,7 @@ fn host(memory: &Memory, name: &str, options: &[&str]) -> Host {
     let options = [&["--name", name, "--providers", "2", "--probe", "--viewer"], options].concat();
     memory.host(&options, &command, |host| {
         host.env("PATH", path(memory, true));
-        // As hosts do: each has variables of its own, and a directory.
+        // Each host has variables and a directory of its own, as real hosts do.
         host.env("HOST_NAME", name).current_dir(if name == "a" { "/" } else { "/tmp" });
     })
 }
@@ -40,10 +41,10 @@ fn wait_for_one_viewer(memory: &Memory) -> Found {
     memory.viewers().remove(0)
 }
 
-/// Ends what lingers.
+/// Stops children that linger.
 fn end_all(memory: &Memory) {
     assert!(memory.many.nostray(&["stop", "--all"]).status.success());
-    memory.many.expect_nobody();
+    memory.many.expect_no_process();
 }
 
 #[test]
@@ -58,14 +59,14 @@ fn hosts_have_one_bridge_and_one_viewer_and_neither_outlives_the_last_host() {
     memory.expect_no_crossing();
     let [first, second] = hosts;
     first.kill();
-    // The other one still holds both.
+    // The second host still holds bridge and viewer.
     memory.many.wait_for_leases_of_any(3);
     assert!(viewer.is_alive());
     assert_eq!(memory.bridges().len(), 1);
     second.kill();
-    wait_until("nothing is left but what lingers", || memory.viewers().is_empty());
+    wait_until("the viewer has ended", || memory.viewers().is_empty());
     end_all(&memory);
-    assert_eq!(memory.lives(), 1, "started without a session");
+    assert_eq!(memory.lives(), 1, "a bridge was started without a session");
 }
 
 #[test]
@@ -79,7 +80,7 @@ fn a_host_that_ends_leftovers_by_a_pattern_costs_the_others_a_reconnect_and_no_t
     let second = host(&memory, "b", &["--turns", "4", "--kill-leftovers"]);
     second.expect("started");
     first.go_on();
-    // Both bridges of `a` are gone, and it has taken up its turn with the one of `b`.
+    // Both connections of `a` have lost their bridge, and `a` has begun its turn again with the bridge of `b`.
     first.expect("in turn 2");
     let bridges = memory.bridges();
     assert_eq!(bridges.len(), 1, "{bridges:#?}");
@@ -88,13 +89,13 @@ fn a_host_that_ends_leftovers_by_a_pattern_costs_the_others_a_reconnect_and_no_t
     assert_eq!((stored, lost), (8, 0));
     assert!(reconnects >= 2, "{reconnects}");
     assert_eq!(second.tally().1, 0);
-    // One for `a`, one after the pattern; a session that comes while the first one falls may be late for it.
+    // One bridge for `a`, and one after the kill. A session that comes while the first bridge ends may cost a third.
     assert!(memory.lives() <= 3, "{} bridges", memory.lives());
     memory.expect_no_crossing();
     wait_for_one_viewer(&memory);
     let journal = memory.many.says(&["log"]);
     for keeper in ["guard was killed", "spare was killed", "steward was killed"] {
-        assert!(!journal.contains(keeper), "the pattern has hit one of nostray's own: {journal}");
+        assert!(!journal.contains(keeper), "the pattern hit a nostray process: {journal}");
     }
     first.end();
     second.end();
@@ -102,7 +103,7 @@ fn a_host_that_ends_leftovers_by_a_pattern_costs_the_others_a_reconnect_and_no_t
 }
 
 #[test]
-fn what_is_neither_bridge_nor_viewer_is_node_itself() {
+fn commands_that_are_neither_bridge_nor_viewer_run_node_itself() {
     let memory = Memory::new();
     let node = |words: &[&str], with_nostray: bool| {
         let mut command = memory.scene().command("sh".as_ref());
@@ -111,7 +112,7 @@ fn what_is_neither_bridge_nor_viewer_is_node_itself() {
     };
     assert_eq!(node(&["--version"], true).stdout, b"v20.0.0\n");
     assert_eq!(node(&["exit", "7"], true).status.code(), Some(7));
-    // A host without nostray still has its bridge, and is told.
+    // A host without nostray still gets its bridge, with a warning.
     let plain = node(&["bridge.cjs"], false);
     assert!(plain.status.success());
     assert!(String::from_utf8_lossy(&plain.stderr).contains("runs without it"), "{plain:?}");

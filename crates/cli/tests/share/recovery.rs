@@ -1,5 +1,6 @@
-//! Who recovers? A bridge keeps open turns in memory, and its host knows how to begin them again when the bridge is gone. If nostray hid
-//! the crash, the host would never learn of it. So a dead bridge ends its sessions, unless `--respawn` is given.
+//! The host recovers, not nostray: a bridge keeps open turns in memory, and its host begins them again when the bridge
+//! is gone. If nostray hid the crash, the host would not know. So a dead bridge ends its sessions, unless `--respawn`
+//! is given.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ fn options(more: &[&'static str]) -> Vec<&'static str> {
     [&JSON_RPC[..], more].concat()
 }
 
-/// Hosts whose bridges are killed while their turns are open. Returns how many turns they have stored and lost.
+/// Kills the bridges of these hosts in the middle of open turns. Returns how many turns the hosts stored and lost.
 fn killed_in_mid_turn(memory: &Memory, hosts: &[&str], command: &[String]) -> (u64, u64) {
     let start = |name: &&str| memory.host(&["--name", name, "--turns", "9", "--pause-in", "2,5,7"], command, |_| {});
     let mut hosts: Vec<Host> = hosts.iter().map(start).collect();
@@ -42,21 +43,21 @@ fn a_host_that_recovers_by_itself_loses_no_turn() {
         assert_eq!(direct, (turns, 0), "{hosts:?}");
         assert_eq!(shared, direct, "{hosts:?}");
         with.expect_no_crossing();
-        with.many.expect_nobody();
+        with.many.expect_no_process();
         without.scene().expect_empty();
     }
 }
 
-/// What `--respawn` is not for, and why it has to be asked for.
+/// The reason why `--respawn` is not the default.
 #[test]
 fn with_respawn_the_turns_that_were_open_are_lost() {
     let memory = Memory::new();
     let command = memory.shared(&options(&["--respawn"]));
     assert_eq!(killed_in_mid_turn(&memory, &["a", "b"], &command), (18 - 2 * 3, 2 * 3));
-    memory.many.expect_nobody();
+    memory.many.expect_no_process();
 }
 
-/// An error would be the answer, to a host that was written for a bridge of its own; a closed pipe is what it retries after.
+/// A host that was written for a bridge of its own takes an error for the answer, and retries only after a closed pipe.
 #[test]
 fn a_call_in_flight_is_not_answered_and_the_host_makes_the_turn_again() {
     for (more, lost) in [(&[][..], 0), (&["--respawn"], 1)] {
@@ -67,11 +68,11 @@ fn a_call_in_flight_is_not_answered_and_the_host_makes_the_turn_again() {
         let (stored, refused, _) = host.tally();
         assert_eq!((stored, refused), (5 - lost, lost), "{more:?}");
         host.end();
-        memory.many.expect_nobody();
+        memory.many.expect_no_process();
     }
 }
 
-/// On the supervised path of `run`, too.
+/// The same for a supervised `run`.
 #[test]
 fn a_supervised_bridge_of_one_host_ends_its_session_as_well() {
     let memory = Memory::new();
@@ -105,18 +106,18 @@ fn after_a_crash_all_hosts_get_one_new_bridge() {
     for host in &hosts {
         let (stored, lost, reconnects) = host.tally();
         assert_eq!((stored, lost), (4, 0));
-        assert!(reconnects >= 2, "each provider has seen the end: {reconnects}");
+        assert!(reconnects >= 2, "not every provider has seen the end: {reconnects}");
     }
     assert_eq!(memory.bridges().len(), 1);
     memory.many.wait_for_leases(6);
     memory.expect_no_crossing();
     hosts.into_iter().for_each(Host::end);
     assert!(memory.many.nostray(&["stop", "--all"]).status.success());
-    memory.many.expect_nobody();
+    memory.many.expect_no_process();
 }
 
-/// A session that comes while a dead bridge's tree is still being ended waits for the next bridge, and does not end with a bridge that it
-/// never had.
+/// A session that comes while a dead bridge's tree is still being ended waits for the next bridge, and does not end
+/// with a bridge that it never had.
 #[test]
 fn a_session_that_comes_while_the_last_tree_ends_gets_the_next_bridge() {
     let memory = Memory::new();
@@ -136,18 +137,18 @@ fn a_session_that_comes_while_the_last_tree_ends_gets_the_next_bridge() {
     first.go_on();
     assert_eq!(first.tally().1, 0);
     first.end();
-    memory.many.expect_nobody();
+    memory.many.expect_no_process();
 }
 
-/// A bridge that was ready, and crashes from time to time, costs its host no growing pause.
+/// The backoff does not grow for a bridge that was ready before each crash.
 #[test]
-fn a_bridge_that_serves_in_between_comes_back_without_a_growing_pause() {
+fn a_bridge_that_serves_in_between_is_restarted_without_a_growing_backoff() {
     let memory = Memory::new();
     let more = ["--respawn", "--backoff", "50ms..1h", "--max-failures", "100/1m"];
     let mut caller = memory.many.share(&options(&more), &["--plain"]);
     for round in 0..8 {
         caller.error("die", json!({ "code": 3 }));
-        // With a pause that doubles, the eighth would be 6.4 s.
+        // With a backoff that doubles, the eighth pause would be 6.4 s.
         let began = std::time::Instant::now();
         caller.result("echo", json!({ "round": round }));
         assert!(began.elapsed() < Duration::from_secs(3), "{round}: {:?}", began.elapsed());
@@ -155,7 +156,7 @@ fn a_bridge_that_serves_in_between_comes_back_without_a_growing_pause() {
     memory.many.end_all([caller]);
 }
 
-/// The end of the sessions is told at once, also to a host that waits for nothing.
+/// All sessions end at once, also a session without calls in flight.
 #[test]
 fn an_idle_session_ends_with_the_bridge_and_with_its_exit_code() {
     let memory = Memory::new();
@@ -168,8 +169,8 @@ fn an_idle_session_ends_with_the_bridge_and_with_its_exit_code() {
         assert!(caller.errors().contains("exited with 3"), "{}", caller.errors());
         assert!(!caller.errors().contains("panicked"), "{}", caller.errors());
     }
-    memory.many.expect_nobody();
+    memory.many.expect_no_process();
     let again = comes_true(Duration::from_millis(300), &mut || memory.many.stage.lives().len() > 1);
-    assert!(!again, "it was started without a session");
+    assert!(!again, "a bridge was started without a session");
     wait_until("nothing is on record", || memory.many.pens().is_empty());
 }

@@ -1,5 +1,6 @@
-//! A shared child that crashes comes back once for all who hold it, and is told everything once; or it does not, and all of them are
-//! told why. What else ends and starts a supervised child holds for a shared one, with all its sessions in the count.
+//! A shared child that crashes is restarted once for all its sessions, and gets each of their settings once. If it is
+//! not restarted, all sessions are told why. Hibernation and limits apply as for a supervised child, and count the
+//! calls of all sessions.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ fn times(methods: &[String], method: &str) -> usize {
 }
 
 #[test]
-fn a_crash_with_five_holders_is_one_start_and_the_new_child_is_told_everything_once() {
+fn a_crash_with_five_sessions_leads_to_one_start_and_the_next_child_gets_every_setting_once() {
     let stage = Arc::new(Stage::new());
     let watch = Watch::over(&stage);
     let mut callers = sessions(&stage, 5, &QUICK, &[]);
@@ -36,7 +37,7 @@ fn a_crash_with_five_holders_is_one_start_and_the_new_child_is_told_everything_o
     }
     for round in 2..=3 {
         let hanging: Vec<_> = callers.iter_mut().map(|caller| caller.ask("hang", json!({}))).collect();
-        wait_until("they are in flight", || {
+        wait_until("the calls are in flight", || {
             times(&stage.lives().pop().expect("is there").methods(), "hang") == callers.len()
         });
         stage.child().send(Signal::KILL);
@@ -44,7 +45,7 @@ fn a_crash_with_five_holders_is_one_start_and_the_new_child_is_told_everything_o
             let answer = caller.answer(id);
             assert!(answer["error"]["message"].as_str().is_some_and(|text| text.contains("SIGKILL")), "{answer}");
         }
-        // Each one's call comes after what it has to tell.
+        // Each front replays its session before it passes this call on.
         callers.iter_mut().for_each(|caller| drop(caller.who()));
         let told = callers[0].who();
         assert_eq!(told["level"], "info");
@@ -65,14 +66,15 @@ fn a_crash_with_five_holders_is_one_start_and_the_new_child_is_told_everything_o
     watch.expect_one();
 }
 
-/// Each gets back what the dead child has not read of its own, and says it to the next one.
+/// The steward returns to each front the calls that the dead child has not read. The front makes them with the next
+/// child.
 #[test]
-fn calls_that_a_dead_shared_child_never_read_are_made_with_the_next_one_once() {
+fn calls_that_a_dead_shared_child_never_read_are_made_with_the_next_child_once() {
     let stage = Stage::new();
     let mut callers = sessions(&stage, 3, &QUICK, &[]);
-    // One session has a call that was read, beside those that were not.
+    // One session also has a call that the child has read.
     let read = callers[0].ask("hang", json!({ "n": 0 }));
-    wait_until("it is read", || times(&stage.lives()[0].methods(), "hang") == 1);
+    wait_until("the call is read", || times(&stage.lives()[0].methods(), "hang") == 1);
     callers[2].result("stop-reading", json!({ "file": stage.file("never") }));
     let child = stage.child();
     let mut calls = Vec::new();
@@ -81,8 +83,8 @@ fn calls_that_a_dead_shared_child_never_read_are_made_with_the_next_one_once() {
             let meta = json!({ "progressToken": "its own" });
             calls.push((who, n, caller.ask("echo", json!({ "who": who, "n": n, "_meta": meta }))));
         }
-        // In the order in which they are made.
-        wait_until("it is on its way", || child.unread_input() > n * 250);
+        // Wait, so that the calls reach the pipe in this order.
+        wait_until("the calls are in the pipe", || child.unread_input() > n * 250);
     }
     let cancelled = callers[1].ask("echo", json!({ "n": 77 }));
     callers[1].tell("notifications/cancelled", Some(json!({ "requestId": cancelled })));
@@ -103,9 +105,9 @@ fn calls_that_a_dead_shared_child_never_read_are_made_with_the_next_one_once() {
     stage.expect_over(2, NOT_LONG);
 }
 
-/// Killed at any moment while three sessions call: each call is answered once, and made once at most.
+/// The child is killed at any moment while three sessions call. Each call is answered once, and made at most once.
 #[test]
-fn whenever_a_shared_child_is_killed_each_call_is_answered_once_and_none_is_lost_that_was_not_read() {
+fn at_any_kill_of_a_shared_child_each_call_is_answered_once_and_no_unread_call_is_lost() {
     let rounds = if is_long() { 1500 } else { 15 };
     let stage = Stage::new();
     let options = ["--backoff", "1ms..2ms", "--max-failures", "1000/1s"];
@@ -119,7 +121,7 @@ fn whenever_a_shared_child_is_killed_each_call_is_answered_once_and_none_is_lost
         });
         let (victim, delay) = (victim.expect("found"), Duration::from_micros(random.below(600)));
         let killer = std::thread::spawn(move || {
-            // A random moment: when the kill comes is what varies here.
+            // The test varies the moment of the kill.
             std::thread::sleep(delay);
             victim.send(Signal::KILL);
         });
@@ -148,9 +150,9 @@ fn whenever_a_shared_child_is_killed_each_call_is_answered_once_and_none_is_lost
     stage.scene.expect_empty();
 }
 
-/// What one of them does not want any more is not told on its behalf.
+/// The settings of a session that has ended are not replayed.
 #[test]
-fn a_new_child_is_told_only_what_those_want_who_are_still_there() {
+fn the_next_child_gets_only_the_settings_of_live_sessions() {
     let stage = Stage::new();
     let mut callers = sessions(&stage, 3, &QUICK, &[]);
     for (caller, uri) in callers.iter_mut().zip(["test://a", "test://b", "test://b"]) {
@@ -160,7 +162,7 @@ fn a_new_child_is_told_only_what_those_want_who_are_still_there() {
     callers[1].result("logging/setLevel", json!({ "level": "error" }));
     release(callers.remove(0));
     stage.wait_for_leases(&[2]);
-    wait_until("it is unsubscribed", || callers[0].who()["subscriptions"] == json!(["test://b"]));
+    wait_until("the child is unsubscribed", || callers[0].who()["subscriptions"] == json!(["test://b"]));
     stage.child().send(Signal::KILL);
     stage.wait_for_life(2);
     callers.iter_mut().for_each(|caller| drop(caller.who()));
@@ -177,7 +179,7 @@ fn without_respawn_all_sessions_end_with_the_childs_code() {
         let stage = Stage::new();
         let mut callers = sessions(&stage, 3, &["--no-respawn"], &[]);
         let hanging: Vec<_> = callers.iter_mut().map(|caller| caller.ask("hang", json!({}))).collect();
-        wait_until("they are in flight", || times(&stage.lives()[0].methods(), "hang") == 3);
+        wait_until("the calls are in flight", || times(&stage.lives()[0].methods(), "hang") == 3);
         callers[0].ask("die", ending.clone());
         for (caller, id) in callers.iter_mut().zip(hanging) {
             assert_eq!(caller.answer(id)["error"]["code"], -32000);
@@ -188,17 +190,17 @@ fn without_respawn_all_sessions_end_with_the_childs_code() {
 }
 
 #[test]
-fn a_program_that_cannot_be_executed_is_said_so_to_each_session() {
+fn each_session_is_told_that_a_program_cannot_be_executed() {
     let stage = Stage::new();
     let plain = stage.file("plain");
     std::fs::write(&plain, "no program").expect("write");
     for (program, code) in [("no-such-program-here", 127), (plain.as_str(), 126)] {
-        // The first one, and those that come while it is known, and after.
+        // The first session, and later ones that come while or after the steward knows.
         let mut callers: Vec<_> = (0..3).map(|_| stage.share_command(&QUICK, &[program])).collect();
         callers.push(stage.share_command(&QUICK, &[program]));
         for caller in &mut callers {
-            // It may have ended before it hears that; if it has not, it answers.
-            // (Not by a ping, which whoever is there answers.)
+            // The front may have ended before it reads this; otherwise it answers. A ping would not do: the front
+            // answers it without a child.
             let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {} });
             caller.try_send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello }));
         }
@@ -221,13 +223,13 @@ fn a_child_that_fails_too_often_is_given_up_for_all_and_restart_tries_again() {
     let mut callers = sessions(&stage, 2, &options, &[]);
     stage.facts(&json!({ "exit": 7 }));
     stage.child().send(Signal::KILL);
-    wait_until("it is given up", || stage.states() == ["tripped"]);
+    wait_until("the child is given up", || stage.states() == ["tripped"]);
     let lives = stage.lives().len();
     for caller in &mut callers {
         let error = caller.error("who", json!({}));
         assert!(error["message"].as_str().is_some_and(|text| text.contains('7')), "{error}");
     }
-    assert_eq!(stage.lives().len(), lives, "no call tries again so soon");
+    assert_eq!(stage.lives().len(), lives, "a call started the child too soon");
     stage.facts(&json!({}));
     let restarted = stage.nostray(&["restart", "k"]);
     assert!(restarted.status.success(), "{restarted:?}");
@@ -239,41 +241,41 @@ fn a_child_that_fails_too_often_is_given_up_for_all_and_restart_tries_again() {
 }
 
 #[test]
-fn it_sleeps_only_when_all_are_quiet_and_a_call_of_any_one_wakes_it() {
+fn a_shared_child_sleeps_only_without_calls_of_any_session_and_a_call_of_any_session_wakes_it() {
     let stage = Arc::new(Stage::new());
     let watch = Watch::over(&stage);
     let mut callers = sessions(&stage, 3, &["--hibernate", "700ms"], &[]);
     callers[1].result("logging/setLevel", json!({ "level": "notice" }));
-    // One is busy for longer than that.
+    // One session is busy for longer than the time of `--hibernate`.
     let slow = callers[2].result("slow", json!({ "ms": 1800 }));
-    // (On a machine that is busy, it may have slept between two sessions.)
+    // On a busy machine the child may have slept between two sessions.
     let lives = stage.lives();
     let last = lives.last().expect("one");
     assert_eq!(slow["pid"], last.pid);
     assert_eq!(times(&last.methods(), "slow"), 1, "{}", stage.journal());
-    wait_until("it sleeps", || stage.states() == ["asleep"] && stage.servers().is_empty());
+    wait_until("the child is asleep", || stage.states() == ["asleep"] && stage.servers().is_empty());
     stage.wait_for_leases(&[3]);
     for (number, who) in [(1, 1), (2, 0), (3, 2)] {
-        // It stays awake for as long as it is looked at.
+        // A call in flight keeps the child awake while the test looks at it.
         let hanging = callers[who].ask("hang", json!({}));
-        // Who has not called takes it up, too.
-        wait_until("it knows the level", || callers[who].who()["level"] == "notice");
+        // A session that has not called replays its settings, too.
+        wait_until("the child has the level", || callers[who].who()["level"] == "notice");
         assert_eq!(stage.lives().len(), lives.len() + number);
         callers[who].tell("notifications/cancelled", Some(json!({ "requestId": hanging })));
-        wait_until("it sleeps", || stage.states() == ["asleep"] && stage.servers().is_empty());
+        wait_until("the child is asleep", || stage.states() == ["asleep"] && stage.servers().is_empty());
     }
     for caller in &mut callers {
         assert_eq!(caller.unasked(), Vec::<Value>::new());
     }
-    // Those who leave wake nobody.
+    // Sessions that end do not wake the child.
     callers.into_iter().for_each(release);
     stage.expect_over(lives.len() + 3, NOT_LONG);
     watch.expect_one();
 }
 
-/// Hosts ping all the time, whether it is awake or not.
+/// Hosts ping all the time, whether the child is awake or not.
 #[test]
-fn pings_of_any_session_neither_keep_it_awake_nor_wake_it() {
+fn pings_of_any_session_neither_keep_a_shared_child_awake_nor_wake_it() {
     let stage = Stage::new();
     let mut callers = sessions(&stage, 2, &["--hibernate", "1s"], &[]);
     callers[0].who();
@@ -283,13 +285,13 @@ fn pings_of_any_session_neither_keep_it_awake_nor_wake_it() {
             assert_eq!(caller.result("logging/setLevel", json!({ "level": "debug" })), json!({}));
         }
     };
-    // (On a machine that is busy, it may have slept between two sessions.)
+    // On a busy machine the child may have slept between two sessions.
     let lives = stage.lives().len();
     let sleeps = comes_true(PATIENCE, &mut || {
         ping(&stage);
         stage.states() == ["asleep"] && stage.servers().is_empty()
     });
-    assert!(sleeps, "it is {:?}", stage.states());
+    assert!(sleeps, "the child is {:?}", stage.states());
     let is_woken = comes_true(NOT_LONG, &mut || {
         ping(&stage);
         stage.lives().len() > lives
@@ -302,7 +304,7 @@ fn pings_of_any_session_neither_keep_it_awake_nor_wake_it() {
 
 /// A ping that the child has read and not answered, and a ping that it has not read.
 #[test]
-fn a_ping_that_is_in_flight_when_a_shared_child_falls_asleep_is_answered() {
+fn a_ping_in_flight_when_a_shared_child_falls_asleep_is_answered() {
     for file in ["there", "never"] {
         let stage = Stage::new();
         let mut callers = sessions(&stage, 2, &["--hibernate", "1s", "--eof-grace", "1s"], &["--deaf-to-pings"]);
@@ -313,7 +315,7 @@ fn a_ping_that_is_in_flight_when_a_shared_child_falls_asleep_is_answered() {
         let ping = callers[0].ask("ping", json!({}));
         let answer = callers[0].answer(ping);
         assert_eq!(answer["result"], json!({}), "{answer}");
-        wait_until("it sleeps", || stage.states() == ["asleep"] && stage.servers().is_empty());
+        wait_until("the child is asleep", || stage.states() == ["asleep"] && stage.servers().is_empty());
         assert_eq!(stage.lives().len(), lives, "{}", stage.journal());
         for mut caller in callers {
             assert_eq!(caller.unasked(), Vec::<Value>::new());
@@ -324,9 +326,10 @@ fn a_ping_that_is_in_flight_when_a_shared_child_falls_asleep_is_answered() {
     }
 }
 
-/// The calls of three, each just when it may fall asleep, hundreds of times: none is lost, and none gets an error.
+/// Three sessions call around the moment when the child may fall asleep, hundreds of times. No call is lost, and none
+/// gets an error.
 #[test]
-fn calls_that_cross_the_falling_asleep_are_not_lost() {
+fn calls_that_come_while_a_shared_child_falls_asleep_are_not_lost() {
     let stage = Stage::new();
     let callers = sessions(&stage, 3, &["--hibernate", "20ms"], &[]);
     std::thread::scope(|scope| {
@@ -335,10 +338,10 @@ fn calls_that_cross_the_falling_asleep_are_not_lost() {
             scope.spawn(move || {
                 let (mut random, until) = (Random::new(seed as u64), Instant::now() + Duration::from_secs(3));
                 let (mut count, deadline) = (0, until + PATIENCE);
-                // How often it finds the time to sleep, and to answer, depends on how busy the machine is.
+                // How often the child sleeps and answers depends on the load of the machine.
                 let is_enough = |count: u64| stage.lives().len() > 5 && count > 10;
                 while Instant::now() < until || (!is_enough(count) && Instant::now() < deadline) {
-                    // Until about the moment when it falls asleep, if the others let it.
+                    // Until about the moment when the child falls asleep, unless another session calls.
                     std::thread::sleep(Duration::from_micros(18_000 + random.below(8_000)));
                     let id = caller.ask("echo", json!({ "n": count }));
                     let answer = caller.answer(id);
@@ -354,26 +357,26 @@ fn calls_that_cross_the_falling_asleep_are_not_lost() {
         }
     });
     let lives = stage.lives().len();
-    assert!(lives > 5, "it has slept {lives} times");
+    assert!(lives > 5, "the child has slept {lives} times");
     stage.expect_over(lives, NOT_LONG);
 }
 
 #[test]
-fn one_that_grows_too_large_is_started_anew_when_no_session_waits_for_it() {
+fn a_shared_child_that_grows_too_large_is_restarted_when_no_call_is_in_flight() {
     let stage = Stage::new();
     let mut callers = sessions(&stage, 3, &["--max-memory", "60M"], &[]);
     let first = callers[0].pid();
     let slow = callers[1].ask("slow", json!({ "ms": 1800 }));
-    wait_until("it is in flight", || times(&stage.lives()[0].methods(), "slow") == 1);
+    wait_until("the call is in flight", || times(&stage.lives()[0].methods(), "slow") == 1);
     callers[0].result("grow", json!({ "mb": 80 }));
     let answer = callers[1].answer(slow);
-    assert_eq!(answer["result"]["pid"], first, "it is waited for: {answer}");
+    assert_eq!(answer["result"]["pid"], first, "the call was cut off: {answer}");
     stage.wait_for_life(2);
     for caller in &mut callers {
         assert_ne!(caller.pid(), first);
         assert_eq!(caller.unasked(), Vec::<Value>::new());
     }
-    assert!(stage.lives()[0].saw_the_end, "politely");
+    assert!(stage.lives()[0].saw_the_end, "the child must see the end of its input");
     callers.into_iter().for_each(release);
     stage.expect_over(2, NOT_LONG);
 }
@@ -381,7 +384,7 @@ fn one_that_grows_too_large_is_started_anew_when_no_session_waits_for_it() {
 #[test]
 fn lazy_sessions_start_no_child_until_one_of_them_calls() {
     let stage = Stage::new();
-    // Somebody has asked before.
+    // An earlier session fills the cache.
     let mut caller = stage.shared(&["--lazy"], &[]);
     caller.result("tools/list", json!({}));
     release(caller);
@@ -407,7 +410,7 @@ fn lazy_sessions_start_no_child_until_one_of_them_calls() {
     assert_eq!(times(&stage.lives()[1].methods(), "initialize"), 1);
 }
 
-/// Nobody is told anything but that its own call was cut off, whatever the moment.
+/// At any moment of a crash, a session gets nothing but errors for its own calls.
 #[test]
 fn a_crash_while_sessions_begin_costs_errors_and_no_session() {
     in_parallel((0..6).collect(), |seed| {
@@ -419,14 +422,14 @@ fn a_crash_while_sessions_begin_costs_errors_and_no_session() {
         };
         let hellos: Vec<_> = callers.iter_mut().map(hello).collect();
         for kill in 1..=3 {
-            wait_until("it is there", || stage.lives().len() >= kill);
-            // Somewhere in its handshakes.
+            wait_until("the child has started", || stage.lives().len() >= kill);
+            // At a random moment of the handshakes.
             std::thread::sleep(Duration::from_micros(random.below(40_000)));
             stage.servers().iter().for_each(|found| found.send(Signal::KILL));
         }
         for (caller, id) in callers.iter_mut().zip(hellos) {
             let mut answer = caller.answer(id);
-            // Each of the kills cuts off one greeting at most; the last may be noticed only now.
+            // Each kill cuts off at most one handshake, and the front may notice the last kill only now.
             for _ in 0..3 {
                 assert!(answer.get("result").is_some() || answer["error"]["code"] == -32000, "seed {seed}: {answer}");
                 if answer.get("result").is_some() {

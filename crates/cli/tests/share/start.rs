@@ -1,5 +1,5 @@
-//! However many sessions begin at once, there is one broker and one child; and a broker that is stopped or restarted costs no session
-//! and no request. A command around which there is no session is not shared, but run.
+//! However many sessions begin at once, there is one broker and one child. A stop or restart of the broker costs no
+//! session and no request. A command without a session is run instead of shared.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::process::Stdio;
@@ -16,7 +16,7 @@ use testkit::{in_parallel, nostray};
 const MANY: usize = 50;
 const NOT_LONG: Duration = Duration::from_millis(300);
 
-/// The first words of a session, before anything was answered.
+/// Sends the first messages of a session, without waiting for answers.
 fn begin(caller: &mut Caller, n: usize) -> (u64, u64) {
     let client = json!({ "name": "test", "version": "1" });
     let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
@@ -43,7 +43,7 @@ fn fifty_sessions_at_the_same_instant_have_one_broker_and_one_child() {
     for (n, (caller, ids)) in callers.iter_mut().zip(asked).enumerate() {
         is_answered(caller, n, ids);
     }
-    // Those that came too late to be the broker are gone.
+    // Processes that lost the race to be the broker end soon.
     wait_until("one broker, one child", || brokers_and_children(&stage) == (1, 1));
     stage.wait_for_leases(&[MANY]);
     assert_eq!(stage.named(STEWARD).len(), 1);
@@ -62,7 +62,7 @@ fn a_broker_that_is_stopped_while_fifty_attach_costs_no_answer() {
     let stage = Arc::new(Stage::new());
     let watch = Watch::over(&stage);
     let mut callers: Vec<_> = (0..MANY).map(|_| stage.share(&[], &[])).collect();
-    // A broker that has not answered in time may have heard it all the same; that there is none is 1.
+    // A broker that has not answered in time may still have got the request. Code 1 means that there is no broker.
     let mut stops = 0;
     let mut stop = || {
         let status = stage.nostray(&["broker", "stop"]).status;
@@ -71,10 +71,11 @@ fn a_broker_that_is_stopped_while_fifty_attach_costs_no_answer() {
     };
     wait_until("there is a broker", &mut stop);
     let asked: Vec<_> = callers.iter_mut().enumerate().map(|(n, caller)| begin(caller, n)).collect();
-    // And once more, in the middle of it.
+    // Stop the broker once more, while the sessions attach.
     stop();
     for (n, (caller, (hello, echo))) in callers.iter_mut().zip(asked).enumerate() {
-        // A handshake waits; a call that the stopped child had got is lost with it; the session goes on.
+        // A handshake waits for the next child. A call that the stopped child had read is lost with it. The session
+        // goes on.
         let (welcome, answer) = (caller.answer(hello), caller.answer(echo));
         assert!(welcome.get("result").is_some(), "{welcome}");
         assert!(answer["result"] == json!({ "n": n }) || answer["error"]["code"] == -32000, "{answer}");
@@ -100,8 +101,8 @@ fn after_a_restart_of_the_broker_sessions_go_on_by_themselves() {
     let before = (stage.the(BROKER).stat.pid, callers[0].pid());
     let restarted = stage.nostray(&["broker", "restart"]);
     assert!(restarted.status.success(), "{restarted:?}");
-    // Nobody has called.
-    wait_until("all of them hold the next one", || stage.leases() == [5]);
+    // No session has called.
+    wait_until("all sessions hold the next child", || stage.leases() == [5]);
     stage.wait_for_life(2);
     let told = callers[4].who();
     assert_ne!((stage.the(BROKER).stat.pid, told["pid"].as_i64().expect("a number")), before);
@@ -125,7 +126,7 @@ fn after_a_stop_of_the_broker_nothing_runs_until_the_next_call() {
     let stage = Stage::new();
     let mut callers: Vec<_> = (0..3).map(|_| stage.shared(&[], &[])).collect();
     let slow = callers[0].ask("slow", json!({ "ms": 3_600_000 }));
-    wait_until("it is in flight", || stage.lives()[0].methods().contains(&"slow".to_owned()));
+    wait_until("the call is in flight", || stage.lives()[0].methods().contains(&"slow".to_owned()));
     let stopped = stage.nostray(&["broker", "stop"]);
     assert!(stopped.status.success(), "{stopped:?}");
     let error = callers[0].answer(slow);
@@ -135,20 +136,20 @@ fn after_a_stop_of_the_broker_nothing_runs_until_the_next_call() {
     assert!(!stage.nostray(&["broker", "status"]).status.success());
     let starts_again = comes_true(Duration::from_secs(1), &mut || !only_fronts() || stage.lives().len() > 1);
     assert!(!starts_again, "{:?}", stage.scene.processes());
-    // One calls, then all hold it again or none of the others; either way each one's next call works.
+    // After one session has called, the others may hold the next child or not. Either way the next call of each works.
     for caller in &mut callers {
         assert_eq!(caller.result("echo", json!({})), json!({}));
         assert_eq!(caller.unasked(), Vec::<Value>::new());
-        // Those that came too late to be the broker are gone.
+        // Processes that lost the race to be the broker end soon.
         wait_until("one broker, one child", || brokers_and_children(&stage) == (1, 1));
     }
     callers.into_iter().for_each(release);
     stage.expect_over(2, NOT_LONG);
 }
 
-/// Between two questions another broker could come, and be stopped in place of the one that is waited for.
+/// `broker stop` sends one request. With two, the second could reach the next broker, and stop that one instead.
 #[test]
-fn a_stop_of_the_broker_is_one_question() {
+fn broker_stop_sends_one_request() {
     let stage = Stage::new();
     let place = stage.scene.runtime().join("nostray");
     std::fs::DirBuilder::new().mode(0o700).create(&place).expect("mkdir");
@@ -157,7 +158,7 @@ fn a_stop_of_the_broker_is_one_question() {
     let mut broker = stage.scene.command(&badchild());
     broker.arg("called").arg(&socket).arg(status.to_string()).stdin(Stdio::null()).stdout(Stdio::piped());
     let broker = broker.spawn().expect("start");
-    wait_until("it listens", || socket.exists());
+    wait_until("the broker listens", || socket.exists());
     let stopped = stage.nostray(&["broker", "stop"]);
     assert!(stopped.status.success(), "{stopped:?}");
     assert!(
@@ -169,9 +170,9 @@ fn a_stop_of_the_broker_is_one_question() {
     stage.scene.expect_empty();
 }
 
-/// A session that ends while there is no broker needs none.
+/// A session that ends without a broker does not start one.
 #[test]
-fn a_session_that_ends_after_a_stop_starts_nothing() {
+fn a_session_that_ends_after_broker_stop_starts_no_broker() {
     let stage = Stage::new();
     let callers: Vec<_> = (0..3).map(|_| stage.shared(&[], &[])).collect();
     assert!(stage.nostray(&["broker", "stop"]).status.success());
@@ -179,11 +180,11 @@ fn a_session_that_ends_after_a_stop_starts_nothing() {
     stage.expect_over(1, NOT_LONG);
 }
 
-/// How a host probes a command, or a person tries it: without a session.
+/// The stdin of a host that probes a command, or of a user who tries it: no session.
 const PROBES: [&str; 5] = ["/dev/null", "an empty file", "a closed pipe", "a pipe that is closed soon", "a terminal"];
 
 #[test]
-fn what_is_no_server_prints_and_exits_as_with_run() {
+fn a_command_without_a_session_prints_and_exits_as_with_run() {
     in_parallel(PROBES.to_vec(), |probe| {
         let stage = Stage::new();
         let terminal = (probe == "a terminal").then(|| open_terminal().expect("a terminal"));
@@ -210,7 +211,7 @@ fn what_is_no_server_prints_and_exits_as_with_run() {
         });
         let mut caller = Caller::new(command.spawn().expect("start"));
         if probe == "a pipe that is closed soon" {
-            // As a host does that has something else to do first.
+            // As with a host that has something else to do first.
             std::thread::sleep(Duration::from_millis(50));
         }
         caller.close();
@@ -221,9 +222,9 @@ fn what_is_no_server_prints_and_exits_as_with_run() {
     });
 }
 
-/// Some hosts start all their servers first, and talk to them later; some wait for a word of the server.
+/// Some hosts start all their servers first and talk to them later. Some wait for a first line of the server.
 #[test]
-fn a_session_whose_first_message_comes_late_is_shared_and_its_child_is_there_by_then() {
+fn a_session_whose_first_message_comes_late_is_shared_and_its_child_starts_before_that() {
     let stage = Stage::new();
     let mut late = stage.share(&[], &[]);
     stage.wait_for_life(1);

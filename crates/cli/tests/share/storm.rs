@@ -1,7 +1,9 @@
-//! Sessions come and go at random, with calls, while the child, fronts, stewards, brokers and pens are killed at random. There is never
-//! more than one child, each request is answered exactly once as long as its front lives, and nobody is left at the end.
+//! Sessions come and go at random, with calls, while the child, fronts, stewards, brokers and keepers of pens are
+//! killed at random. There is never more than one child. Each request is answered exactly once as long as its front
+//! lives. No process is left at the end.
 //!
-//! `NOSTRAY_LONG=1`: as many and as long as issue 5 asks for. `NOSTRAY_SEED=N`: the same dice again.
+//! `NOSTRAY_LONG=1`: as many sessions and as much time as issue 5 asks for. `NOSTRAY_SEED=N`: the same random numbers
+//! again.
 
 use std::collections::HashMap;
 use std::os::unix::process::ExitStatusExt;
@@ -15,7 +17,7 @@ use serde_json::{Value, json};
 use testkit::sharing::{BROKER, PEN, Random, STEWARD, Watch, is_long};
 use testkit::stage::{Caller, Stage};
 
-/// A child that is in no hurry to end, so that the next one would meet it.
+/// A child that is slow to end, so that a next child that starts too early meets it.
 const SERVER: [&str; 1] = ["--ignore-eof"];
 const OPTIONS: [&str; 11] = [
     "--require-share",
@@ -37,19 +39,19 @@ struct Tally {
     cut_short: AtomicUsize,
     results: AtomicUsize,
     errors: AtomicUsize,
-    /// Kinds of victims of which somebody was killed.
+    /// The number of kinds of victims that were killed so far.
     kinds: AtomicUsize,
 }
 
 impl Tally {
-    /// Whether enough has happened to show something. How soon depends on how busy the machine is.
+    /// Whether enough has happened for the test to prove something. How soon depends on the load of the machine.
     fn is_enough(&self, sessions: u64) -> bool {
         let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
         count(&self.sessions) > sessions as usize && count(&self.results) > 200 && count(&self.kinds) > 4
     }
 }
 
-/// One session, and what it has asked.
+/// One session, and its open requests.
 struct Session<'a> {
     caller: Caller,
     name: String,
@@ -58,7 +60,7 @@ struct Session<'a> {
     tally: &'a Tally,
 }
 
-/// Its front was killed, so nothing more is to be expected of it.
+/// The session's front was killed, so no more answers come.
 struct CutShort;
 
 impl Session<'_> {
@@ -70,11 +72,11 @@ impl Session<'_> {
         id
     }
 
-    /// Takes in one line. Only what was asked is answered, and once. True if it is a result.
+    /// Checks one line: it answers an open request, which gets no second answer. True if it is a result.
     fn take(&mut self, line: &[u8]) -> bool {
         let name = &self.name;
         let message: Value = serde_json::from_slice(line).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert!(message["method"].is_null(), "{name}: nobody has asked for {message}");
+        assert!(message["method"].is_null(), "{name}: no answer, but a request or notification: {message}");
         let expected = message["id"].as_u64().and_then(|id| self.open.remove(&id));
         let expected = expected.unwrap_or_else(|| panic!("{name}: answered twice, or never asked: {message}"));
         if let Some(result) = message.get("result") {
@@ -111,7 +113,7 @@ impl Session<'_> {
     fn play(&mut self, stage: &Stage, random: &mut Random) -> Result<(), CutShort> {
         let client = json!({ "name": "test", "version": "1" });
         let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
-        // A handshake may be cut off like everything else.
+        // A handshake may be cut off like any call.
         self.ask("initialize", hello.clone());
         while !self.settle(stage)? {
             self.ask("initialize", hello.clone());
@@ -164,7 +166,7 @@ impl Session<'_> {
 
 const WITH_STEWARDS: &str = "broker and stewards";
 
-/// Kills somebody every now and then, until it is over.
+/// Kills a random kind of process every now and then, until the test is over.
 fn kill_at_random(
     stage: &Stage,
     random: &mut Random,
@@ -172,7 +174,7 @@ fn kill_at_random(
     is_over: &AtomicBool,
 ) -> HashMap<&'static str, usize> {
     let mut killed = HashMap::new();
-    // One of each kind first, in whatever order; after that the dice decide how often.
+    // One of each kind first, in random order; after that, random kinds.
     let mut due = vec!["child", "front", STEWARD, BROKER, WITH_STEWARDS, PEN[0], PEN[1], PEN[2]];
     while !is_over.load(Ordering::Relaxed) {
         // The pace of the kills.
@@ -187,8 +189,8 @@ fn kill_at_random(
             (None, 17) => WITH_STEWARDS,
             (None, _) => PEN[random.below(3) as usize],
         };
-        let everybody = stage.scene.processes();
-        let mut victims: Vec<_> = everybody
+        let processes = stage.scene.processes();
+        let mut victims: Vec<_> = processes
             .iter()
             .filter(|found| match whom {
                 "child" => found.command.contains("badchild server") && !found.command.contains("nostray "),
@@ -202,7 +204,7 @@ fn kill_at_random(
         }
         victims.iter().for_each(|victim| victim.send(Signal::KILL));
         if victims.is_empty() {
-            continue; // none was there just now
+            continue; // no process of this kind lives just now
         }
         if let Some(next) = next {
             due.swap_remove(next);
@@ -214,7 +216,7 @@ fn kill_at_random(
 }
 
 #[test]
-fn nothing_is_doubled_lost_or_left_while_everybody_comes_goes_and_is_killed() {
+fn nothing_is_doubled_lost_or_left_while_sessions_come_and_go_and_any_process_is_killed() {
     let (sessions, time) = if is_long() { (200, 60) } else { (60, 8) };
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     let given = std::env::var("NOSTRAY_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -224,7 +226,7 @@ fn nothing_is_doubled_lost_or_left_while_everybody_comes_goes_and_is_killed() {
     let until = Instant::now() + Duration::from_secs(time);
     let one_after_the_other = |slot: u64| {
         let mut random = Random::new(seed.wrapping_add(slot * 7919));
-        // Not all at the same instant; that is another test.
+        // Sessions do not all start at the same instant; another test does that.
         std::thread::sleep(Duration::from_millis(random.below(1000)));
         for round in 0.. {
             let now = Instant::now();
@@ -260,7 +262,7 @@ fn nothing_is_doubled_lost_or_left_while_everybody_comes_goes_and_is_killed() {
         stage.lives().len(),
     );
     assert!(tally.is_enough(sessions), "{story}");
-    // A tree whose every keeper was killed may need somebody to come by.
+    // A tree whose keepers were all killed may need a sweep.
     stage.nostray(&["sweep"]);
     stage.scene.expect_empty();
     let lives = stage.lives().len();

@@ -1,4 +1,5 @@
-//! A holder that was in a pid namespace of its own, as in a container: when that is gone, its slot is free, whoever else has got its number.
+//! A holder in a pid namespace of its own, as in a container. When the namespace is gone, the slot is free, also if
+//! another namespace has got the same inode number.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -9,8 +10,8 @@ use testkit::nostray;
 use testkit::slots::{Ring, SLOT, end, ended};
 use testkit::stage::Caller;
 
-/// A holder in a pid namespace that is gone with all that was in it, as after the restart of a container that keeps its home. None where
-/// there is no such thing.
+/// Starts a holder in a pid namespace, and kills all its processes, as at the restart of a container that keeps its
+/// home. `None` where user namespaces are not allowed.
 fn gone_with_its_container() -> Option<(Ring, Vec<Found>)> {
     let ring = Ring::new();
     let wrapper = ["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"];
@@ -31,7 +32,7 @@ fn gone_with_its_container() -> Option<(Ring, Vec<Found>)> {
 }
 
 #[test]
-fn a_holder_in_a_container_that_is_gone_keeps_nobody_from_the_slot() {
+fn a_holder_in_a_container_that_is_gone_does_not_block_the_slot() {
     let Some((ring, _)) = gone_with_its_container() else { return };
     let mut newcomer = ring.run(&["--wait-timeout", "1m"], &[]);
     ring.expect_holder(&mut newcomer);
@@ -39,17 +40,17 @@ fn a_holder_in_a_container_that_is_gone_keeps_nobody_from_the_slot() {
     ring.expect_over();
 }
 
-/// The kernel gives the number of a namespace that is gone to the next one: whoever is in that is a stranger.
+/// The kernel reuses the inode number of a namespace. The processes in the new namespace are strangers.
 #[test]
-fn another_container_with_the_number_of_one_that_is_gone_keeps_nobody_from_the_slot() {
+fn another_container_with_the_reused_namespace_number_does_not_block_the_slot() {
     let mut alone = Command::new("unshare");
     if !alone.args(["--pid", "--fork", "true"]).stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
-        return; // only root may; and a namespace of each other kind beside it would get a number from the same store
+        return; // only root may; a user namespace beside it would take a number from the same pool
     }
     let Some((ring, dead)) = gone_with_its_container() else { return };
     let is_reaped = |found: &Found| nostray_sys::proc::Stat::of(found.stat.pid).is_none();
     if !comes_true(Duration::from_secs(10), &mut || dead.iter().all(is_reaped)) {
-        return; // whoever got its zombies keeps them, and with them the number
+        return; // zombies keep the namespace, and with it the number
     }
     let records: Vec<Value> = ring
         .records()
@@ -70,13 +71,13 @@ fn another_container_with_the_number_of_one_that_is_gone_keeps_nobody_from_the_s
         containers.push(container);
     }
     if !is_found {
-        return; // a namespace of another kind has got it
+        return; // a namespace of another kind has got the number
     }
     let mut newcomer = ring.run(&["--if-taken", "fail"], &[]);
     ring.expect_holder(&mut newcomer);
     assert_eq!(end(newcomer), 0);
     for container in &mut containers {
-        assert!(container.process.try_wait().expect("look").is_none(), "a stranger was hit");
+        assert!(container.process.try_wait().expect("look").is_none(), "a stranger was signalled");
     }
     drop(containers);
     ring.expect_over();

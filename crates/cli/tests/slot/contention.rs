@@ -1,12 +1,12 @@
-//! Twenty contenders for one slot, while hosts, fronts, spares, guards, children and those who wait are killed and stopped at random:
-//! a few rounds; `cargo run --release --bin nostray-bench -- race --slots` plays a thousand.
+//! Twenty contenders for one slot, while hosts, fronts, spares, guards, children and waiters are killed and stopped at
+//! random. These are a few rounds; `cargo run --release --bin nostray-bench -- race --slots` plays a thousand.
 
 use badchild::contest::{self, Lookalikes, Plan, Programs, Tally};
 use badchild::{Bystanders, Scene, User, badchild, random};
 use std::sync::Mutex;
 use testkit::{in_parallel, nostray};
 
-/// More of them for whoever has the time: with the seed of the day, not always the same ones.
+/// Fixed seeds. With `NOSTRAY_LONG`, more of them, and random ones.
 fn seeds() -> Vec<u64> {
     let (first, rounds) =
         if std::env::var_os("NOSTRAY_LONG").is_some() { (nostray_sys::process::random(), 300) } else { (6, 12) };
@@ -14,7 +14,7 @@ fn seeds() -> Vec<u64> {
 }
 
 #[test]
-fn never_two_hold_it_and_it_is_obtained_in_the_end_whoever_is_struck() {
+fn a_slot_never_has_two_holders_and_is_obtained_in_the_end_whichever_processes_are_killed_or_stopped() {
     let programs = Programs { nostray: nostray(), badchild: badchild() };
     let (bystanders, lookalikes) = (Bystanders::start(User::Current), Lookalikes::start(&programs));
     let (users, tally) = (User::all(), Mutex::new(Tally::default()));
@@ -29,5 +29,5 @@ fn never_two_hold_it_and_it_is_obtained_in_the_end_whoever_is_struck() {
     });
     bystanders.expect_untouched();
     let tally = tally.into_inner().expect("no panic under the lock");
-    assert!(tally.holders > tally.rounds * 2, "the slot changed hands: {tally}");
+    assert!(tally.holders > tally.rounds * 2, "the slot changed hands too rarely: {tally}");
 }

@@ -1,5 +1,5 @@
-//! All who kept a holder are dead, or it was another run of the machine, or somebody has written into the files: the lock decides, what
-//! is left of the old tree goes before the new one comes, and no stranger is hit.
+//! All keepers of a holder are dead, or the files are of an earlier boot, or the files were changed. The lock decides,
+//! the rest of the old tree is ended before the new child starts, and no stranger is signalled.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,12 +14,12 @@ use testkit::{in_parallel, nostray};
 
 const POLICIES: [&str; 3] = ["wait", "fail", "replace"];
 const GRACES: [&str; 4] = ["--eof-grace", "200ms", "--term-grace", "400ms"];
-/// For one whose remains take their time.
+/// For a holder whose tree takes long to end.
 const PATIENT: [&str; 4] = ["--eof-grace", "200ms", "--term-grace", "2m"];
 
-/// A holder with a tree that is hard to end, of which nobody of nostray's is left; and who is left.
+/// Starts a holder with a tree that is hard to end, and kills all its keepers. Returns the processes that are left.
 ///
-/// (The server itself goes with its guard, as the kernel was told; the rest of its tree does not.)
+/// The server itself ends with its guard by its parent-death signal; the rest of its tree does not.
 fn crashed(ring: &Ring, graces: &[&str], options: &[&str]) -> (Caller, Vec<Found>) {
     let mut holder = ring.holder(&[&["--no-sweep"], graces, options].concat());
     holder.result("fork", json!({ "kind": "daemon" }));
@@ -51,7 +51,7 @@ fn after_a_crash_of_everything_the_newcomer_sweeps_first_with_every_policy() {
     in_parallel(cells, |(user, policy, old, new)| {
         let ring = Ring::for_user(user);
         let (_dead, left) = crashed(&ring, &GRACES, old);
-        assert_eq!(ring.state(), "free", "the lock decides");
+        assert_eq!(ring.state(), "free", "the lock must decide");
         let mut newcomer = ring.run(&[&["--if-taken", policy, "--no-sweep"], new].concat(), &[]);
         newcomer.initialize();
         let alive: Vec<_> = left.iter().filter(|found| found.is_alive()).collect();
@@ -71,14 +71,14 @@ fn after_a_crash_of_everything_the_newcomer_sweeps_first_with_every_policy() {
     bystanders.expect_untouched();
 }
 
-/// In a pid namespace of its own the kernel ends the tree with its guard.
+/// The kernel ends a tree in a pid namespace together with its guard.
 #[test]
 fn after_a_crash_of_everything_around_a_pid_namespace_the_slot_is_free() {
     let ring = Ring::new();
     let mut holder = ring.run(&["--isolate", "pid", "--no-sweep"], &[]);
     holder.initialize();
     holder.result("fork", json!({ "kind": "daemon" }));
-    wait_until("it is on record", || ring.state() == "ready");
+    wait_until("the holder is on record", || ring.state() == "ready");
     ring.kill_keepers(&holder);
     ended(&mut holder);
     let mut newcomer = ring.run(&["--if-taken", "fail"], &[]);
@@ -88,7 +88,7 @@ fn after_a_crash_of_everything_around_a_pid_namespace_the_slot_is_free() {
     ring.expect_over();
 }
 
-/// Has another process beside it that needs a while to give back its memory, and has its files until then.
+/// A server with a second process, which needs a while to free its memory at its end, and holds its files until then.
 const LARGE: &str = "
 import mmap, os, sys, time
 if os.fork() == 0:
@@ -103,9 +103,9 @@ if os.fork() == 0:
 os.execvp(sys.argv[2], sys.argv[2:])
 ";
 
-/// Its mark goes with its memory, and its locks go later.
+/// A process that exits first loses its memory, with its mark, and only later its locks.
 #[test]
-fn whoever_of_a_dead_holder_is_on_its_way_out_is_waited_for() {
+fn an_exiting_process_of_a_dead_holder_is_waited_for() {
     for user in User::all() {
         let ring = Ring::for_user(user);
         let (mut words, large) = (ring.words(&[]), ring.stage.file("large"));
@@ -114,10 +114,10 @@ fn whoever_of_a_dead_holder_is_on_its_way_out_is_waited_for() {
         let words: Vec<_> = words.iter().map(String::as_str).collect();
         let mut holder = ring.stage.start_command(&["--slot", SLOT, "--no-sweep"], &words);
         holder.initialize();
-        wait_until("all of it is there", || std::fs::exists(&large).expect("look"));
+        wait_until("the second process runs", || std::fs::exists(&large).expect("look"));
         let number = std::fs::read_to_string(&large).expect("read").parse().expect("a number");
         let large = Found::by_pid(badchild::pid(number)).expect("is there");
-        wait_until("it is on record", || ring.state() == "ready");
+        wait_until("the holder is on record", || ring.state() == "ready");
         ring.kill_keepers(&holder);
         large.send(Signal::KILL);
         let mut newcomer = ring.run(&["--no-sweep"], &[]);
@@ -129,9 +129,9 @@ fn whoever_of_a_dead_holder_is_on_its_way_out_is_waited_for() {
     }
 }
 
-/// Those who were in the queue when all around the holder was killed: one gets it, and sweeps first.
+/// Contenders wait when all keepers of the holder are killed. The first waiter gets the slot, and sweeps first.
 #[test]
-fn a_crash_of_everything_under_those_who_wait_is_seen_by_the_first_of_them() {
+fn the_first_waiter_sees_that_all_keepers_of_the_holder_are_killed() {
     in_parallel(vec![&[][..], &MANAGED], |options| {
         let ring = Ring::new();
         let mut holder = ring.holder(&[&["--no-sweep"], &GRACES[..], options].concat());
@@ -144,7 +144,7 @@ fn a_crash_of_everything_under_those_who_wait_is_seen_by_the_first_of_them() {
         first.initialize();
         assert!(left.iter().all(|found| !found.is_alive()), "{left:?}");
         ring.expect_one_at_a_time();
-        // And again with the one who has just taken it.
+        // The same with the new holder.
         ring.kill_keepers(&first);
         ended(&mut first);
         ring.expect_holder(&mut second);
@@ -153,20 +153,20 @@ fn a_crash_of_everything_under_those_who_wait_is_seen_by_the_first_of_them() {
     });
 }
 
-/// The one who sweeps is killed, too; the next one carries on where it was.
+/// The newcomer that sweeps is killed, too. The next newcomer continues the sweep.
 #[test]
-fn whoever_sweeps_is_killed_and_the_next_one_sweeps() {
+fn a_newcomer_is_killed_while_it_sweeps_and_the_next_newcomer_sweeps() {
     let ring = Ring::new();
     let (_dead, left) = crashed(&ring, &PATIENT, &[]);
     for (round, policy) in [(1, "wait"), (2, "replace")] {
         let mut newcomer = ring.run(&["--if-taken", policy, "--no-sweep"], &[]);
-        wait_until("it sweeps", || ring.stage.journal().matches("is ended first").count() == round);
+        wait_until("the newcomer sweeps", || ring.stage.journal().matches("is ended first").count() == round);
         let sweepers = ring.stage.own();
         testkit::slots::kill_at_once(&sweepers);
         ended(&mut newcomer);
     }
-    assert!(left.iter().any(Found::is_alive), "there was nothing to sweep any more");
-    // What was promised to it is promised by whoever carries on, too; time is not what this is about.
+    assert!(left.iter().any(Found::is_alive), "the tree ended too early, so this test proves nothing");
+    // The next sweep keeps the recorded grace as well. Shorten it, since this test is not about time.
     for record in ring.records() {
         rewrite(&record, |record| record["term_grace"] = json!(300));
     }
@@ -178,9 +178,9 @@ fn whoever_sweeps_is_killed_and_the_next_one_sweeps() {
     ring.expect_over();
 }
 
-/// What is left has a long time to end; who waits for that has not.
+/// The rest of the tree has a long grace, and the newcomer a short `--wait-timeout`.
 #[test]
-fn a_wait_that_may_not_last_ends_also_while_it_is_swept() {
+fn a_wait_timeout_ends_the_wait_also_during_a_sweep() {
     let ring = Ring::new();
     let (_dead, left) = crashed(&ring, &PATIENT, &[]);
     let began = Instant::now();
@@ -188,12 +188,12 @@ fn a_wait_that_may_not_last_ends_also_while_it_is_swept() {
     assert_eq!(newcomer.code(), NOT_NOW, "{}", newcomer.errors());
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     assert_eq!(ring.stage.lives().len(), 1);
-    assert!(left.iter().any(Found::is_alive), "there was nothing to wait for");
+    assert!(left.iter().any(Found::is_alive), "the tree ended too early, so this test proves nothing");
 }
 
-/// Numbers of another run of the machine mean nothing, whoever has them now.
+/// Pids of an earlier boot mean nothing, also if strangers have them now.
 #[test]
-fn files_of_a_previous_boot_keep_nobody_from_the_slot_and_hit_nobody() {
+fn files_of_a_previous_boot_do_not_block_the_slot_and_no_stranger_is_signalled() {
     let bystanders = Bystanders::start(User::Current);
     for policy in POLICIES {
         for with_lock in [true, false] {
@@ -205,7 +205,7 @@ fn files_of_a_previous_boot_keep_nobody_from_the_slot_and_hit_nobody() {
             for record in &stale {
                 rewrite(record, |record| {
                     record["boot"] = json!("00000000-0000-0000-0000-000000000000");
-                    // The same number and, by chance, the same start: only the boot tells them apart.
+                    // The stranger has the same pid and the same start time: only the boot id differs.
                     for who in ["front", "spare", "guard", "child"] {
                         record[who] = me.clone();
                     }
@@ -222,7 +222,7 @@ fn files_of_a_previous_boot_keep_nobody_from_the_slot_and_hit_nobody() {
             });
             let mut newcomer = ring.run(&["--if-taken", policy, "--no-sweep"], &[]);
             newcomer.initialize();
-            assert!(stranger_found.is_alive(), "a stranger was hit");
+            assert!(stranger_found.is_alive(), "a stranger was signalled");
             assert_eq!(end(newcomer), 0);
             drop(stranger);
             ring.expect_over();
@@ -231,7 +231,7 @@ fn files_of_a_previous_boot_keep_nobody_from_the_slot_and_hit_nobody() {
     bystanders.expect_untouched();
 }
 
-/// The files that a crash of everything leaves, of a holder of which nobody lives any more.
+/// The files of a holder whose keepers were killed, and whose tree has ended.
 fn stale_files(ring: &Ring) -> Vec<std::path::PathBuf> {
     let (_dead, left) = crashed(ring, &GRACES, &[]);
     testkit::slots::kill_at_once(&left);
@@ -241,7 +241,7 @@ fn stale_files(ring: &Ring) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn a_recorded_number_that_is_a_strangers_now_is_nobodys_business() {
+fn a_stranger_that_has_a_recorded_pid_now_is_not_signalled() {
     let bystanders = Bystanders::start(User::Current);
     for policy in POLICIES {
         let ring = Ring::new();
@@ -257,7 +257,7 @@ fn a_recorded_number_that_is_a_strangers_now_is_nobodys_business() {
         }
         let mut newcomer = ring.run(&["--if-taken", policy, "--no-sweep"], &[]);
         newcomer.initialize();
-        assert!(found.is_alive(), "a stranger was hit");
+        assert!(found.is_alive(), "a stranger was signalled");
         assert_eq!(end(newcomer), 0);
         drop(stranger);
         ring.expect_over();
@@ -266,9 +266,9 @@ fn a_recorded_number_that_is_a_strangers_now_is_nobodys_business() {
     bystanders.expect_untouched();
 }
 
-/// The history says who has had it, and decides about nothing but loops.
+/// The history lists past holders. It decides nothing except whether a replacement loop is broken.
 #[test]
-fn a_history_that_cannot_be_read_is_in_nobodys_way() {
+fn a_history_that_cannot_be_read_does_not_block_the_slot() {
     let garbage: Vec<&[u8]> = vec![
         b"",
         b"{torn",
@@ -287,7 +287,7 @@ fn a_history_that_cannot_be_read_is_in_nobodys_way() {
         let mut refused = ring.run(&["--if-taken", "fail"], &[]);
         assert_eq!(refused.code(), NOT_NOW);
         assert_eq!(ring.stage.lives().len(), 1);
-        // The holder is on record, and can be asked.
+        // The holder is on record, so a newcomer can ask it to hand over.
         let mut newcomer = ring.run(&["--if-taken", "replace"], &[]);
         newcomer.initialize();
         holder.code();
@@ -301,9 +301,9 @@ fn a_history_that_cannot_be_read_is_in_nobodys_way() {
     });
 }
 
-/// Whatever else lies in the directory of a slot, and whatever it is.
+/// Foreign files of all kinds in the directory of a slot.
 #[test]
-fn foreign_files_beside_the_lock_are_in_nobodys_way() {
+fn foreign_files_beside_the_lock_do_not_block_the_slot() {
     let ring = Ring::new();
     let holder = ring.holder(&[]);
     let place = ring.place();
@@ -325,7 +325,7 @@ fn foreign_files_beside_the_lock_are_in_nobodys_way() {
     }
     std::fs::write(place.parent().expect("slots").join("a-file"), "").expect("write");
     std::fs::create_dir(place.parent().expect("slots").join("with space")).expect("folder");
-    // A pipe that nobody writes to: whoever opened it like a file would wait for ever.
+    // A pipe without a writer: a process that opens it like a file waits for ever.
     assert!(Command::new("mkfifo").arg(turn('w', 6)).status().expect("mkfifo").success());
     for words in [&["slot", "list", "--all"][..], &["slot", "show", SLOT], &["slot", "list", "--json"]] {
         let mut look = ring.stage.scene.command(&nostray());
@@ -335,7 +335,7 @@ fn foreign_files_beside_the_lock_are_in_nobodys_way() {
         assert!(look.wait().expect("reap").success() && came, "{words:?} does not end");
     }
     let mut waiter = ring.run(&[], &[]);
-    wait_until("it waits", || !waiter.errors().is_empty());
+    wait_until("the waiter waits", || !waiter.errors().is_empty());
     let mut newcomer = ring.run(&["--if-taken", "replace"], &[]);
     newcomer.initialize();
     let mut holder = holder;
@@ -348,9 +348,9 @@ fn foreign_files_beside_the_lock_are_in_nobodys_way() {
     assert!(Path::new("/dev/zero").exists());
 }
 
-/// A link could lead anywhere: it is not followed to be locked, and what it leads to is not written to.
+/// A link could lead anywhere: nostray does not lock its target, and does not write to it.
 #[test]
-fn links_in_place_of_our_files_are_refused_or_replaced_and_never_written_through() {
+fn links_in_place_of_nostrays_files_are_refused_or_replaced_and_never_written_through() {
     for name in ["lock", "alive", "history.json", "history.new"] {
         let ring = Ring::new();
         let holder = ring.holder(&[]);
@@ -364,7 +364,7 @@ fn links_in_place_of_our_files_are_refused_or_replaced_and_never_written_through
             "lock" | "alive" => {
                 assert_eq!(newcomer.code(), 125, "{name}: {}", newcomer.errors());
                 assert!(newcomer.errors().contains(name), "{}", newcomer.errors());
-                assert_eq!(ring.stage.lives().len(), 1, "{name}: something was started");
+                assert_eq!(ring.stage.lives().len(), 1, "{name}: a child was started");
             }
             _ => {
                 newcomer.initialize();
@@ -377,9 +377,9 @@ fn links_in_place_of_our_files_are_refused_or_replaced_and_never_written_through
     }
 }
 
-/// A thing that is no file at all, in place of one: an answer, and not a wait for ever.
+/// A pipe or folder in the place of a file: the newcomer answers or fails, and does not wait for ever.
 #[test]
-fn pipes_and_folders_in_place_of_our_files_do_not_keep_anybody_for_ever() {
+fn no_newcomer_hangs_on_a_pipe_or_folder_in_place_of_nostrays_files() {
     for (name, kind) in
         [("history.json", "pipe"), ("history.json", "folder"), ("lock", "folder"), ("alive", "folder")]
     {
@@ -410,9 +410,10 @@ fn pipes_and_folders_in_place_of_our_files_do_not_keep_anybody_for_ever() {
     }
 }
 
-/// Somebody has tidied up: the lock is another file now. Those on record are known all the same.
+/// The directory of a held slot is removed, so the next newcomer locks a new file. It still finds the holder by its
+/// record.
 #[test]
-fn whoever_removes_the_directory_of_a_held_slot_does_not_get_two_holders() {
+fn a_held_slot_whose_directory_is_removed_does_not_get_a_second_holder() {
     for options in [&[][..], &MANAGED] {
         let ring = Ring::new();
         let mut holder = ring.holder(options);
@@ -432,9 +433,9 @@ fn whoever_removes_the_directory_of_a_held_slot_does_not_get_two_holders() {
     }
 }
 
-/// A host gives its children little of its environment, and another one all of it: their locks are two files.
+/// Two hosts pass different environments on, so their fronts use different state directories, and lock different files.
 #[test]
-fn those_with_other_state_directories_know_each_other_by_their_records() {
+fn contenders_with_different_state_directories_find_each_other_by_their_records() {
     let ring = Ring::new();
     let mut holder = ring.holder(&[]);
     let elsewhere = ring.stage.scene.runtime().join("other-state");
@@ -456,11 +457,11 @@ fn those_with_other_state_directories_know_each_other_by_their_records() {
     ring.stage.scene.expect_empty();
 }
 
-/// Whoever looks after the dead of others for a long time does not hold the slot of the one who has started it.
+/// A sweep of other dead pens may take long. It does not hold the slot of the pen that started it.
 #[test]
 fn a_sweep_in_the_background_does_not_hold_the_slot() {
     let ring = Ring::new();
-    // Somebody without a slot has left a tree that takes its time.
+    // A dead pen without a slot has left a tree that takes long to end.
     let badchild = badchild().display().to_string();
     let options = ["--no-sweep", "--eof-grace", "100ms", "--term-grace", "90s"];
     let mut dead = ring.stage.start_command(&options, &[&badchild, "tree", "stubborn", "daemon"]);
@@ -470,7 +471,7 @@ fn a_sweep_in_the_background_does_not_hold_the_slot() {
     for options in [&[][..], &MANAGED] {
         let mut holder = ring.run(options, &[]);
         holder.initialize();
-        wait_until("it sweeps", || ring.stage.own().iter().any(|found| found.stat.name == "nostray-sweep"));
+        wait_until("the sweep runs", || ring.stage.own().iter().any(|found| found.stat.name == "nostray-sweep"));
         let began = Instant::now();
         assert_eq!(end(holder), 0);
         let mut next = ring.run(&["--no-sweep"], &[]);

@@ -1,5 +1,6 @@
-//! A holder that does not hear: stopped in part or as a whole, held by a debugger, or without some of those who keep it. Whoever wants
-//! to replace it gets the slot all the same, when nothing is left of the old tree; and one who waits but is stopped is in nobody's way.
+//! A holder that does not react: it is stopped in part or as a whole, held by a debugger, or some of its keepers are
+//! killed. A newcomer that replaces it gets the slot when the old tree is empty. A stopped waiter does not block the
+//! others.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ const REPLACE: [&str; 2] = ["--if-taken", "replace"];
 const GRACES: [&str; 4] = ["--eof-grace", "200ms", "--term-grace", "600ms"];
 const LONG_GRACES: [&str; 4] = ["--eof-grace", "200ms", "--term-grace", "8s"];
 
-/// Of whom a part of the holder is made.
+/// The processes of a holder that a test stops or kills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Child,
@@ -39,7 +40,7 @@ fn part(ring: &Ring, holder: &Caller, part: Part) -> Vec<Found> {
     let found = match part {
         Part::Child => vec![ring.stage.child()],
         Part::Tree => tree,
-        // Of a managed one, both: the process that the host has started, and the one in front of the guard.
+        // A managed holder has two fronts: the process that the host started, and the front of the pen.
         Part::Front => named(&["nostray", "nostray-front"]),
         Part::Spare => named(&["nostray-spare"]),
         Part::Guard => named(&["nostray-guard"]),
@@ -50,7 +51,7 @@ fn part(ring: &Ring, holder: &Caller, part: Part) -> Vec<Found> {
     found
 }
 
-/// A holder with a daemon and with one that ignores SIGTERM; and who is in its tree.
+/// A holder whose tree has a daemon and a process that ignores SIGTERM. Returns the tree as well.
 fn holder_with_tree(ring: &Ring, options: &[&str]) -> (Caller, Vec<Found>) {
     holder_with_tree_and(ring, &GRACES, options)
 }
@@ -64,7 +65,7 @@ fn holder_with_tree_and(ring: &Ring, graces: &[&str], options: &[&str]) -> (Call
     (holder, tree)
 }
 
-/// The newcomer has the slot, nothing is left of the old tree, and what is stopped of the holder is not in its way.
+/// Checks that the newcomer has the slot, and that the old tree is empty.
 fn expect_handed_over(ring: &Ring, newcomer: &mut Caller, old: &[Found], what: &str) {
     let hello =
         json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
@@ -72,11 +73,11 @@ fn expect_handed_over(ring: &Ring, newcomer: &mut Caller, old: &[Found], what: &
     let answer = newcomer.answer(id);
     assert!(answer.get("result").is_some(), "{what}: {answer}");
     let left: Vec<_> = old.iter().filter(|found| found.is_alive()).collect();
-    assert!(left.is_empty(), "{what}: of the old ones are left: {left:?}\n{}", ring.stage.journal());
+    assert!(left.is_empty(), "{what}: processes of the old tree are left: {left:?}\n{}", ring.stage.journal());
     ring.expect_one_at_a_time();
 }
 
-/// Names the cell in which an assertion has failed.
+/// Adds the cell to the message of a failed assertion.
 fn told<T: std::fmt::Debug>(cell: T, test: impl FnOnce(&T)) {
     if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(&cell))) {
         let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
@@ -86,7 +87,7 @@ fn told<T: std::fmt::Debug>(cell: T, test: impl FnOnce(&T)) {
 }
 
 #[test]
-fn a_holder_of_which_some_or_all_are_stopped_is_replaced() {
+fn a_holder_with_some_or_all_processes_stopped_is_replaced() {
     let bystanders = Bystanders::start(User::Current);
     let mut cells = Vec::new();
     for which in PARTS {
@@ -103,7 +104,7 @@ fn a_holder_of_which_some_or_all_are_stopped_is_replaced() {
             expect_handed_over(&ring, &mut newcomer, &old, &format!("{which:?}"));
             assert!(
                 !newcomer.errors().contains("from outside"),
-                "it was only to be continued: {}",
+                "a stopped holder must be continued, not ended from outside: {}",
                 newcomer.errors()
             );
             ended(&mut holder);
@@ -114,9 +115,9 @@ fn a_holder_of_which_some_or_all_are_stopped_is_replaced() {
     bystanders.expect_untouched();
 }
 
-/// At any moment: before it is asked, or while it ends, when it was heard of and never comes to the end.
+/// A debugger stops the holder before it is asked, or while it ends, so that it never finishes.
 #[test]
-fn a_holder_that_nothing_brings_back_is_ended_from_outside() {
+fn a_holder_that_cannot_be_continued_is_ended_from_outside() {
     let bystanders = Bystanders::start(User::Current);
     let mut cells = Vec::new();
     for options in [&[][..], &MANAGED] {
@@ -125,7 +126,7 @@ fn a_holder_that_nothing_brings_back_is_ended_from_outside() {
         }
         cells.push((Part::Keepers, When::After, options));
     }
-    // All at once: nearly all of it is waiting, for as long as those are given who do not answer.
+    // All cells at once: they spend nearly all their time waiting for the holder's deadline.
     std::thread::scope(|scope| {
         for cell in cells {
             scope.spawn(move || told(cell, |&(which, when, options)| held_by_a_debugger(which, when, options)));
@@ -137,7 +138,7 @@ fn a_holder_that_nothing_brings_back_is_ended_from_outside() {
     bystanders.expect_untouched();
 }
 
-/// Somebody stops them again and again, as fast as it can, so that they hear next to nothing.
+/// Stops the keepers again and again, as fast as possible, so that they hardly run.
 fn stopped_over_and_over(options: &[&str]) {
     let ring = Ring::new();
     let (mut holder, old) = holder_with_tree(&ring, options);
@@ -153,8 +154,8 @@ fn stopped_over_and_over(options: &[&str]) {
     assert!(came, "{}\n{}", newcomer.errors(), ring.stage.journal());
     assert!(old.iter().all(|found| !found.is_alive()), "{old:?}");
     ring.expect_one_at_a_time();
-    // A stop of before may reach them only now.
-    wait_until("it has ended", || {
+    // A pending stop may reach the keepers only now, so continue them until they end.
+    wait_until("the holder has ended", || {
         keepers.iter().for_each(|found| found.send(Signal::CONT));
         holder.process.try_wait().expect("look").is_some()
     });
@@ -164,7 +165,7 @@ fn stopped_over_and_over(options: &[&str]) {
 
 fn held_by_a_debugger(which: Part, when: When, options: &[&str]) {
     let ring = Ring::new();
-    // Long enough to be seen while it ends.
+    // Long enough for the test to see the holder while it ends.
     let graces = if when == When::After { &LONG_GRACES } else { &GRACES };
     let (mut holder, old) = holder_with_tree_and(&ring, graces, options);
     let victims = part(&ring, &holder, which);
@@ -174,7 +175,7 @@ fn held_by_a_debugger(which: Part, when: When, options: &[&str]) {
     }
     let mut newcomer = ring.run(&REPLACE, &[]);
     if when == When::After {
-        wait_until("it is stopping", || ring.state() == "stopping");
+        wait_until("the holder is stopping", || ring.state() == "stopping");
         debugger.attach(&victims);
     }
     expect_handed_over(&ring, &mut newcomer, &old, &format!("{which:?}"));
@@ -196,7 +197,7 @@ enum When {
     After,
 }
 
-/// Any one of those who keep it, or two: what is left of them ends the tree, and the slot is free when that is done.
+/// One or two keepers are killed. The remaining keepers end the tree, and the slot is free when it is empty.
 #[test]
 fn a_holder_whose_keepers_are_killed_is_replaced_when_its_tree_is_gone() {
     let bystanders = Bystanders::start(User::Current);
@@ -222,8 +223,11 @@ fn a_holder_whose_keepers_are_killed_is_replaced_when_its_tree_is_gone() {
                 When::Before => {}
                 When::While => kill(),
                 When::After => {
-                    // If all of it was over between two looks, another one is ready, and there is nobody to be killed.
-                    wait_until("it was asked", || ring.state() != "ready" || ring.history().len() > 1);
+                    // If the handover finished between two looks, the newcomer is ready, and the victims have ended
+                    // already.
+                    wait_until("the holder was asked to hand over", || {
+                        ring.state() != "ready" || ring.history().len() > 1
+                    });
                     kill();
                 }
             }
@@ -236,9 +240,9 @@ fn a_holder_whose_keepers_are_killed_is_replaced_when_its_tree_is_gone() {
     bystanders.expect_untouched();
 }
 
-/// With `wait` and `fail` nobody is asked, and nobody is continued either.
+/// With `wait` and `fail` a newcomer neither asks the holder to hand over nor continues it.
 #[test]
-fn a_frozen_holder_is_no_business_of_those_who_only_wait() {
+fn newcomers_with_wait_or_fail_leave_a_stopped_holder_alone() {
     let ring = Ring::new();
     let (mut holder, old) = holder_with_tree(&ring, &[]);
     let everything = part(&ring, &holder, Part::Everything);
@@ -249,8 +253,8 @@ fn a_frozen_holder_is_no_business_of_those_who_only_wait() {
     assert_eq!(waiter.code(), 75, "{}", waiter.errors());
     let is_stopped =
         |found: &Found| nostray_sys::proc::Stat::of(found.stat.pid).is_some_and(|stat| stat.is_stopped());
-    assert!(everything.iter().all(is_stopped), "somebody was continued");
-    // A person can release it all the same.
+    assert!(everything.iter().all(is_stopped), "a process of the holder was continued");
+    // An operator can still release the slot.
     let released = ring.stage.nostray(&["slot", "release", SLOT]);
     assert!(released.status.success(), "{released:?}");
     assert!(old.iter().all(|found| !found.is_alive()));
@@ -259,12 +263,12 @@ fn a_frozen_holder_is_no_business_of_those_who_only_wait() {
 }
 
 #[test]
-fn one_who_is_stopped_at_the_head_of_the_queue_does_not_keep_the_others_waiting() {
+fn a_stopped_waiter_at_the_head_of_the_queue_does_not_keep_the_others_waiting() {
     in_parallel(vec!["wait", "replace"], |policy| {
         let ring = Ring::new();
         let mut holder = ring.holder(&["--eof-grace", "200ms", "--term-grace", "10m"]);
         if policy == "replace" {
-            holder.result("fork", json!({ "kind": "term-ignoring" })); // so that the one who replaces it has to wait
+            holder.result("fork", json!({ "kind": "term-ignoring" })); // so that a newcomer that replaces it has to wait
         }
         let mut stopped = ring.waiter(&["--if-taken", policy], 0);
         let front = front_of(&stopped);
@@ -276,7 +280,7 @@ fn one_who_is_stopped_at_the_head_of_the_queue_does_not_keep_the_others_waiting(
         ring.expect_holder(&mut next);
         front.send(Signal::CONT);
         if policy == "wait" {
-            // It is there again, and comes first, as it did.
+            // The waiter runs again, and keeps its place at the head of the queue.
             assert_eq!(end(next), 0);
             ring.expect_holder(&mut stopped);
         } else {
@@ -290,7 +294,7 @@ fn one_who_is_stopped_at_the_head_of_the_queue_does_not_keep_the_others_waiting(
     });
 }
 
-/// One who was stopped after it had got the lock, but before it was on record, is nobody yet; killed, it leaves a free slot.
+/// A newcomer that is killed after it got the lock, and before it is on record, leaves a free slot.
 #[test]
 fn a_newcomer_that_is_killed_in_its_first_moments_leaves_a_free_slot() {
     in_parallel((0..24u64).collect(), |seed| {
@@ -301,7 +305,7 @@ fn a_newcomer_that_is_killed_in_its_first_moments_leaves_a_free_slot() {
             std::thread::yield_now();
         }
         kill_at_once(&ring.keepers(&newcomer));
-        // In the very first moment it has no environment yet by which it could be found.
+        // In its first moment the newcomer has no environment yet, by which the test would find it.
         newcomer.process.kill().expect("kill");
         newcomer.process.wait().expect("reap");
         let mut next = ring.run(&[], &[]);

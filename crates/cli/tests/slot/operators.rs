@@ -1,4 +1,4 @@
-//! What a person sees of slots and does about them: list, show, release, the journal, `ps`.
+//! What an operator sees of slots and does to them: list, show, release, the journal, `ps`.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -27,10 +27,10 @@ fn keys(value: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn list_shows_slots_that_are_held_or_waited_for_and_all_of_them_if_asked() {
+fn list_shows_slots_that_are_held_or_waited_for_and_with_all_every_slot() {
     let ring = Ring::new();
     let empty = says(&ring, &["slot", "list"]);
-    assert_eq!(empty.lines().count(), 1, "only the head: {empty}");
+    assert_eq!(empty.lines().count(), 1, "only the header: {empty}");
     assert_eq!(says(&ring, &["slot", "list", "--json"]).parse::<Value>().expect("JSON")["slots"], json!([]));
     let mut used = ring.stage.start_command(&["--slot", "used"], &["true"]);
     assert_eq!(used.code(), 0);
@@ -50,7 +50,7 @@ fn list_shows_slots_that_are_held_or_waited_for_and_all_of_them_if_asked() {
     assert_eq!(says(&ring, &["slot", "list"]).lines().count(), 1);
 }
 
-/// For scripts: the same keys in each state, so that nobody has to guess.
+/// Scripts get the same keys in each state.
 #[test]
 fn json_is_parseable_and_has_the_same_keys_in_every_state() {
     let ring = Ring::new();
@@ -71,7 +71,7 @@ fn json_is_parseable_and_has_the_same_keys_in_every_state() {
     assert_eq!(listed["slots"][0], shown, "list and show differ");
     drop(waiter);
     assert_eq!(end(holder), 0);
-    wait_until("it is free", || ring.state() == "free");
+    wait_until("the slot is free", || ring.state() == "free");
     let free = ring.show();
     assert_eq!(keys(&free), slot_keys);
     assert_eq!((&free["holder"], &free["waiting"]), (&Value::Null, &json!([])));
@@ -85,7 +85,7 @@ fn json_is_parseable_and_has_the_same_keys_in_every_state() {
 }
 
 #[test]
-fn show_tells_of_the_holder_those_who_wait_and_those_who_have_held_it() {
+fn show_lists_the_holder_the_waiters_and_past_holders() {
     let ring = Ring::new();
     let first = ring.holder(&[]);
     ring.wait_until_settled(&first);
@@ -94,7 +94,7 @@ fn show_tells_of_the_holder_those_who_wait_and_those_who_have_held_it() {
     holder.result("fork", json!({ "kind": "term-ignoring" }));
     let waiter = ring.waiter(&[], 0);
     let mut newcomer = ring.waiter(&["--if-taken", "replace"], 1);
-    wait_until("it is stopping", || ring.state() == "stopping");
+    wait_until("the holder is stopping", || ring.state() == "stopping");
     let shown = says(&ring, &["slot", "show", SLOT]);
     for part in [
         "slot db: stopping",
@@ -108,7 +108,7 @@ fn show_tells_of_the_holder_those_who_wait_and_those_who_have_held_it() {
     ] {
         assert!(shown.contains(part), "'{part}' is not in:\n{shown}");
     }
-    // The one who is served next is shown first.
+    // The waiter that is served next is shown first.
     let (replaces, waits) = (shown.find("wants to replace"), shown.find(" waits for "));
     assert!(replaces < waits, "{shown}");
     assert!(shown.contains(&format!("process {}", waiter.process.id())), "{shown}");
@@ -123,9 +123,9 @@ fn show_tells_of_the_holder_those_who_wait_and_those_who_have_held_it() {
     ring.expect_over();
 }
 
-/// Secrets on a command line are not shown, wherever it is shown.
+/// No command and no file shows a secret of a command line.
 #[test]
-fn a_secret_on_the_command_line_is_nowhere() {
+fn a_secret_on_the_command_line_is_shown_nowhere() {
     const SECRET: &str = "xyzzy-27182818-do-not-tell";
     let ring = Ring::new();
     let run = |options: &[&str]| {
@@ -135,7 +135,7 @@ fn a_secret_on_the_command_line_is_nowhere() {
     let mut holder = run(&[]);
     holder.initialize();
     let waiter = run(&[]);
-    wait_until("it waits", || ring.waiting().len() == 1);
+    wait_until("the waiter waits", || ring.waiting().len() == 1);
     let mut refused = run(&["--if-taken", "fail"]);
     assert_eq!(refused.code(), NOT_NOW);
     let mut seen = vec![refused.errors(), waiter.errors(), ring.stage.journal()];
@@ -143,12 +143,12 @@ fn a_secret_on_the_command_line_is_nowhere() {
         [&["slot", "list"][..], &["slot", "list", "--json"], &["slot", "show", SLOT]].map(|it| says(&ring, it)),
     );
     for entry in std::fs::read_dir(ring.place()).expect("read").flatten().filter(|it| it.file_name() != "alive") {
-        // What is just being written may have another name by now.
+        // A file that is just being written may have been renamed.
         if let Ok(bytes) = std::fs::read(entry.path()) {
             seen.push(text(&bytes));
         }
     }
-    assert!(seen.iter().any(|text| text.contains("--api-key")), "this is where it would be");
+    assert!(seen.iter().any(|text| text.contains("--api-key")), "the search must find the option");
     assert!(seen.iter().all(|text| !text.contains(SECRET)), "{seen:#?}");
     drop(waiter);
     assert_eq!(end(holder), 0);
@@ -159,7 +159,7 @@ fn a_secret_on_the_command_line_is_nowhere() {
 fn release_ends_the_holder_with_its_graces_and_returns_when_nothing_is_left() {
     in_parallel(vec![(&[][..], false), (&MANAGED, false), (&[], true), (&MANAGED, true)], |(options, now)| {
         let ring = Ring::new();
-        // What is not waited for with `--now` is longer than a busy machine takes for all the rest.
+        // With `--now`, a grace that is longer than a busy machine takes for the whole release.
         let grace = if now { Duration::from_secs(30) } else { Duration::from_millis(1200) };
         let term_grace = format!("{}ms", grace.as_millis());
         let mut holder = ring.holder(&[&["--eof-grace", "200ms", "--term-grace", &term_grace], options].concat());
@@ -169,11 +169,11 @@ fn release_ends_the_holder_with_its_graces_and_returns_when_nothing_is_left() {
         let words = if now { &["slot", "release", "--now", SLOT][..] } else { &["slot", "release", SLOT] };
         let said = says(&ring, words);
         let took = began.elapsed();
-        assert!(ring.stage.trees().is_empty(), "it returned too early");
+        assert!(ring.stage.trees().is_empty(), "release returned too early");
         assert!(said.contains("slot db was released by"), "{said}");
         assert_eq!(now, took < grace, "{took:?}");
         holder.code();
-        // What it says is true for the next command, at once.
+        // The slot is free for the next command at once.
         let mut next = ring.run(&["--if-taken", "fail"], &[]);
         ring.expect_holder(&mut next);
         assert_eq!(end(next), 0);
@@ -181,25 +181,25 @@ fn release_ends_the_holder_with_its_graces_and_returns_when_nothing_is_left() {
     });
 }
 
-/// The guard has heard of neither request yet.
+/// The guard is stopped, and has seen neither request yet.
 #[test]
-fn who_has_no_patience_is_heard_although_somebody_has_just_asked_with_patience() {
+fn a_request_with_now_is_heard_although_a_request_without_now_is_pending() {
     let nostray = nostray().display().to_string();
     in_parallel(vec![&["slot", "release", "--now", SLOT][..], &["stop", "--all", "--now"]], |words| {
         let ring = Ring::new();
         let mut holder = ring.holder(&["--eof-grace", "10m", "--term-grace", "10m"]);
         holder.result("fork", json!({ "kind": "term-ignoring" }));
-        // The outermost first: each of them continues the next one if that is stopped.
+        // The outermost keeper first: a running keeper continues a stopped inner one.
         let keepers = ring.keepers(&holder);
         for keeper in &keepers {
             keeper.send(Signal::STOP);
-            wait_until("it is stopped", || Stat::of(keeper.stat.pid).is_some_and(|stat| stat.is_stopped()));
+            wait_until("the keeper is stopped", || Stat::of(keeper.stat.pid).is_some_and(|stat| stat.is_stopped()));
         }
         let guard = keepers.iter().find(|found| found.stat.name == "nostray-guard").expect("a guard");
-        // As `nostray stop` does; but that would continue the keepers as well.
+        // Sends what `nostray stop` sends; the command itself would also continue the keepers.
         let handle = nostray_sys::Pidfd::open(guard.stat.pid).expect("a handle");
         nostray_pen::ask(&handle, nostray_pen::Ask::Stop).expect("asked");
-        wait_until("it is asked", || is_pending(guard, Signal::queued()));
+        wait_until("the request is pending", || is_pending(guard, Signal::queued()));
         let mut impatient = ring.stage.start_plain(&nostray, words);
         assert_eq!(impatient.code(), 0, "{}", impatient.errors());
         holder.code();
@@ -213,7 +213,7 @@ fn is_pending(found: &Found, signal: Signal) -> bool {
     u64::from_str_radix(pending.trim(), 16).is_ok_and(|set| set >> (signal.as_raw() - 1) & 1 == 1)
 }
 
-/// Again and again: between the end of a tree and the end of its guard there is a moment, and it must not show.
+/// Many rounds: a guard ends shortly after its tree, and `release` must wait for that.
 #[test]
 fn a_slot_that_was_released_is_free_for_the_very_next_command() {
     let ring = Ring::new();
@@ -228,7 +228,7 @@ fn a_slot_that_was_released_is_free_for_the_very_next_command() {
 }
 
 #[test]
-fn whoever_waits_gets_a_slot_that_is_released() {
+fn a_waiter_gets_a_slot_that_is_released() {
     let ring = Ring::new();
     let mut holder = ring.holder(&[]);
     let mut first = ring.waiter(&[], 0);
@@ -245,7 +245,7 @@ fn whoever_waits_gets_a_slot_that_is_released() {
 }
 
 #[test]
-fn releasing_a_slot_that_is_free_is_fine_and_one_that_was_never_used_is_an_error() {
+fn releasing_a_free_slot_is_fine_and_releasing_an_unknown_slot_is_an_error() {
     let ring = Ring::new();
     let unknown = ring.stage.nostray(&["slot", "release", SLOT]);
     assert_eq!(unknown.status.code(), Some(1));
@@ -258,18 +258,18 @@ fn releasing_a_slot_that_is_free_is_fine_and_one_that_was_never_used_is_an_error
     ring.expect_over();
 }
 
-/// What is asked to stop by hand is asked as a whole: the slot goes with it.
+/// `stop` ends a holder like any pen, and its slot becomes free.
 #[test]
 fn stop_and_restart_treat_a_holder_as_any_other_pen() {
     let ring = Ring::new();
     let mut holder = ring.holder(&MANAGED);
     let pid = holder.pid();
     let id = ring.show()["holder"]["id"].as_str().expect("an id").to_owned();
-    // A restart keeps the slot: nobody gets in between.
+    // A restart keeps the slot: no waiter gets it in between.
     let waiter = ring.waiter(&[], 0);
     says(&ring, &["restart", &id]);
-    wait_until("another one answers", || holder.pid() != pid);
-    assert_eq!(ring.waiting().len(), 1, "somebody else has got it");
+    wait_until("the next child answers", || holder.pid() != pid);
+    assert_eq!(ring.waiting().len(), 1, "a waiter got the slot");
     assert_eq!(ring.show()["holder"]["id"], *id);
     drop(waiter);
     says(&ring, &["stop", &id]);
@@ -307,9 +307,9 @@ fn the_journal_and_ps_tell_what_happened() {
     ring.expect_over();
 }
 
-/// One who waits is in the list of those who wait, and not in `ps`: it has no child.
+/// A waiter has no child, so it is in the slot's queue and not in `ps`.
 #[test]
-fn one_who_waits_is_no_pen_yet() {
+fn a_waiter_is_not_in_ps() {
     let ring = Ring::new();
     let holder = ring.holder(&[]);
     let waiter = ring.waiter(&MANAGED, 0);
@@ -343,7 +343,7 @@ fn a_closed_stdout_is_no_reason_to_panic() {
     ring.expect_over();
 }
 
-/// Another user's slots are another user's.
+/// Each user has slots of their own.
 #[test]
 fn the_slots_of_one_user_are_not_those_of_another() {
     if User::all().len() < 2 {
@@ -360,9 +360,9 @@ fn the_slots_of_one_user_are_not_those_of_another() {
     }
 }
 
-/// Help, completions and the manual know of it.
+/// Help, completions and the manual describe slots.
 #[test]
-fn completions_and_the_manual_tell_of_slots() {
+fn help_completions_and_the_manual_describe_slots() {
     let ring = Ring::new();
     for shell in ["bash", "zsh", "fish"] {
         let script = says(&ring, &["completions", shell]);

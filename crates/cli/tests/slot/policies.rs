@@ -1,4 +1,5 @@
-//! What those get who find a slot taken: their turn, a clear no, or the slot of whoever is asked to hand it over.
+//! What a newcomer gets that finds a slot taken: its turn, a clear refusal, or the slot of the holder, which is asked
+//! to hand it over.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +11,11 @@ use testkit::stage::Caller;
 use testkit::{in_parallel, nostray};
 
 const REPLACE: [&str; 2] = ["--if-taken", "replace"];
-/// At once, on a machine that is busy with other tests; what would be waited for instead takes a minute.
+/// "At once" on a machine that is busy with other tests. A wait for a grace would take much longer.
 const SOON: Duration = Duration::from_secs(20);
 
 #[test]
-fn those_who_wait_are_served_in_the_order_in_which_they_came() {
+fn waiters_are_served_in_the_order_in_which_they_came() {
     in_parallel(vec![false, true], |mixed| {
         let ring = Ring::new();
         let first = ring.holder(&[]);
@@ -22,7 +23,7 @@ fn those_who_wait_are_served_in_the_order_in_which_they_came() {
         let waiters: Vec<Caller> = (0..5).map(|at| ring.waiter(options(at), at)).collect();
         let shown: Vec<_> = ring.waiting().iter().map(|who| who["pid"].as_u64().expect("a number")).collect();
         let came: Vec<_> = waiters.iter().map(|waiter| u64::from(waiter.process.id())).collect();
-        assert_eq!(shown, came, "shown in another order");
+        assert_eq!(shown, came, "the waiters are shown in another order");
         let mut last = first;
         for (at, mut waiter) in waiters.into_iter().enumerate() {
             assert_eq!(end(last), 0);
@@ -37,7 +38,7 @@ fn those_who_wait_are_served_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn fail_is_75_and_tells_who_holds_it_since_when_and_in_what_state() {
+fn fail_exits_with_75_and_names_the_holder_its_state_and_since_when() {
     for options in [&[][..], &MANAGED] {
         let ring = Ring::new();
         let holder = ring.holder(&[&["--session", "the-first"], options].concat());
@@ -51,11 +52,11 @@ fn fail_is_75_and_tells_who_holds_it_since_when_and_in_what_state() {
             assert!(said.contains(part), "'{part}' is not in: {said}");
         }
         assert_eq!(said.lines().count(), 1, "{said}");
-        assert!(other.unasked().is_empty(), "something on stdout");
-        assert_eq!(ring.stage.lives().len(), 1, "nothing was started");
+        assert!(other.unasked().is_empty(), "the front wrote to stdout");
+        assert_eq!(ring.stage.lives().len(), 1, "a child was started");
         assert_eq!(end(holder), 0);
         ring.expect_over();
-        // And it is no reason for the next one.
+        // The refusal does not affect the next contender.
         let mut next = ring.run(&["--if-taken", "fail"], &[]);
         ring.expect_holder(&mut next);
         assert_eq!(end(next), 0);
@@ -63,7 +64,8 @@ fn fail_is_75_and_tells_who_holds_it_since_when_and_in_what_state() {
     }
 }
 
-/// The holder is told, in its way: the end of its input, then SIGTERM to everybody, then time. A daemon counts, too.
+/// The holder ends its tree as usual: end of input, then SIGTERM to all processes, then SIGKILL. A daemon counts as
+/// part of the tree.
 #[test]
 fn replace_waits_for_the_last_of_the_old_tree_with_the_graces_of_the_holder() {
     let mut cells = Vec::new();
@@ -81,16 +83,16 @@ fn replace_waits_for_the_last_of_the_old_tree_with_the_graces_of_the_holder() {
         let before = ring.stage.trees();
         assert!(before.len() >= 2, "{before:?}");
         let began = Instant::now();
-        // The graces of the newcomer are no matter.
+        // The graces of the newcomer do not count.
         let graces = ["--eof-grace", "0s", "--term-grace", "0s"];
         let mut newcomer = ring.run(&[&graces, &REPLACE[..], new].concat(), &[]);
         newcomer.initialize();
-        assert!(before.iter().all(|found| !found.is_alive()), "of the old ones are left: {before:?}");
+        assert!(before.iter().all(|found| !found.is_alive()), "processes of the old tree are left: {before:?}");
         if kind == "term-ignoring" {
-            // The server ended by itself, but one of its tree had to be killed: after all that it was promised.
+            // The server ended by itself, but one descendant had to be killed, after the whole grace.
             assert!(began.elapsed() >= Duration::from_millis(1200), "{:?}", began.elapsed());
         }
-        wait_until("it says so", || newcomer.errors().contains("was asked to hand over"));
+        wait_until("the newcomer reports it", || newcomer.errors().contains("was asked to hand over"));
         holder.code();
         ring.expect_one_at_a_time();
         let why = ring.history()[0]["why"].as_str().unwrap_or_default().to_owned();
@@ -101,10 +103,10 @@ fn replace_waits_for_the_last_of_the_old_tree_with_the_graces_of_the_holder() {
 }
 
 #[test]
-fn what_a_holder_needs_to_flush_is_waited_for_and_nobody_shortens_it() {
+fn a_holder_gets_its_whole_grace_to_flush_and_no_newcomer_shortens_it() {
     let ring = Ring::new();
     let [flushed, go] = ["flushed", "go"].map(|name| ring.stage.file(name));
-    // Until the test lets it, however long the others take to come.
+    // The holder flushes when the test lets it, however long the newcomers take to come.
     let script = format!(
         "trap 'until [ -e {go} ]; do sleep 0.05; done; printf flushed > {flushed}; exit 0' TERM; \
          echo ready; while :; do sleep 0.05; done"
@@ -112,23 +114,26 @@ fn what_a_holder_needs_to_flush_is_waited_for_and_nobody_shortens_it() {
     let options = ["--slot", SLOT, "--eof-grace", "100ms", "--term-grace", "10m"];
     let mut holder = ring.stage.start_command(&options, &["sh", "-c", &script]);
     assert_eq!(holder.next_line(), b"ready\n");
-    // Several ask, one after the other; and those who lose have no patience.
+    // Several newcomers ask, one after the other. The first three, which lose, have no graces.
     let mut newcomers = Vec::new();
     for at in 0..4 {
         let graces: &[&str] = if at < 3 { &["--eof-grace", "0s", "--term-grace", "0s"] } else { &[] };
         let newcomer = ring.run(&[&REPLACE[..], graces].concat(), &[]);
-        // Who has come before it has lost when it is in the queue; two who are on their way could come in any order.
-        wait_until("it is heard", || ring.waiting().iter().any(|who| who["pid"] == newcomer.process.id()));
+        // Wait until it is in the queue, and the newcomer before it has lost: two that start at once could come in any
+        // order.
+        wait_until("the newcomer is in the queue", || {
+            ring.waiting().iter().any(|who| who["pid"] == newcomer.process.id())
+        });
         newcomers.push(newcomer);
     }
     let mut last = newcomers.pop().expect("the last one");
-    wait_until("it is asked", || ring.state() == "stopping");
-    // Time is what is tested: longer than the term grace of anybody who came.
+    wait_until("the holder is asked to hand over", || ring.state() == "stopping");
+    // Time is what is tested: longer than the term grace of any newcomer.
     std::thread::sleep(Duration::from_secs(1));
     assert!(!std::fs::exists(&flushed).expect("look") && ring.state() == "stopping", "{:#}", ring.show());
     std::fs::write(&go, "").expect("write");
     last.initialize();
-    assert_eq!(std::fs::read_to_string(&flushed).expect("it had the time to write"), "flushed");
+    assert_eq!(std::fs::read_to_string(&flushed).expect("the holder had the time to write"), "flushed");
     assert_eq!(holder.code(), 0);
     for mut other in newcomers {
         assert_eq!(other.code(), NOT_NOW, "{}", other.errors());
@@ -138,17 +143,17 @@ fn what_a_holder_needs_to_flush_is_waited_for_and_nobody_shortens_it() {
 }
 
 #[test]
-fn of_several_who_want_to_replace_the_last_one_stays_and_the_others_are_told() {
+fn of_several_newcomers_that_replace_the_last_one_stays_and_the_others_are_refused() {
     in_parallel(vec![&[][..], &MANAGED], |options| {
         let ring = Ring::new();
-        // One who takes its time, so that all are there together, however long it takes them to come.
+        // A holder that takes long to end, so that all newcomers wait at the same time, however long they take to come.
         let mut holder = ring.holder(&["--eof-grace", "200ms", "--term-grace", "10m"]);
         holder.result("fork", json!({ "kind": "term-ignoring" }));
         let mut all: Vec<Caller> = Vec::new();
         for number in 0..3 {
             let session = format!("s{number}");
             all.push(ring.run(&[&REPLACE[..], &["--session", &session], options].concat(), &[]));
-            wait_until("it is in the queue", || {
+            wait_until("the newcomer is in the queue", || {
                 ring.waiting().iter().any(|who| who["session"] == *session && who["for"] == "replace")
             });
         }
@@ -161,7 +166,7 @@ fn of_several_who_want_to_replace_the_last_one_stays_and_the_others_are_told() {
         assert!(ring.stage.nostray(&["slot", "release", "--now", SLOT]).status.success());
         ring.expect_holder(&mut last);
         holder.code();
-        assert_eq!(ring.stage.lives().len(), 2, "another one was started");
+        assert_eq!(ring.stage.lives().len(), 2, "a third child was started");
         assert_eq!(ring.history().len(), 2);
         assert_eq!(end(last), 0);
         ring.expect_over();
@@ -169,7 +174,7 @@ fn of_several_who_want_to_replace_the_last_one_stays_and_the_others_are_told() {
 }
 
 #[test]
-fn one_who_replaces_comes_before_those_who_wait() {
+fn a_newcomer_that_replaces_comes_before_waiters() {
     let ring = Ring::new();
     let mut holder = ring.holder(&[]);
     let mut patient = ring.waiter(&[], 0);
@@ -177,8 +182,8 @@ fn one_who_replaces_comes_before_those_who_wait() {
     let mut newcomer = ring.run(&REPLACE, &[]);
     ring.expect_holder(&mut newcomer);
     holder.code();
-    assert_eq!(ring.waiting().len(), 2, "those who wait have lost their place");
-    // And then again: they are not asked about it, and not served before.
+    assert_eq!(ring.waiting().len(), 2, "a waiter has lost its place");
+    // The same again: another newcomer that replaces comes before the waiters.
     let mut another = ring.run(&[&REPLACE[..], &MANAGED].concat(), &[]);
     ring.expect_holder(&mut another);
     newcomer.code();
@@ -191,10 +196,10 @@ fn one_who_replaces_comes_before_those_who_wait() {
 }
 
 #[test]
-fn who_waits_no_longer_than_it_was_told_leaves_with_75_and_its_place_is_free() {
+fn a_waiter_with_a_timeout_leaves_with_75_and_its_place_is_free() {
     in_parallel(vec![(&[][..], "wait"), (&MANAGED, "wait"), (&[], "replace")], |(options, policy)| {
         let ring = Ring::new();
-        // One who does not end soon, so that whoever replaces it waits, too.
+        // A holder that does not end soon, so that a newcomer that replaces it waits, too.
         let mut holder = ring.holder(&["--eof-grace", "10m", "--term-grace", "10m"]);
         holder.result("fork", json!({ "kind": "term-ignoring" }));
         let began = Instant::now();
@@ -208,7 +213,7 @@ fn who_waits_no_longer_than_it_was_told_leaves_with_75_and_its_place_is_free() {
         assert!(said.contains("was not free after 700ms"), "{said}");
         assert!(after.process.try_wait().expect("look").is_none());
         assert_eq!(ring.stage.lives().len(), 1);
-        // Whoever was behind it is not.
+        // The contender behind it does not time out, and gets the slot.
         assert!(ring.stage.nostray(&["slot", "release", "--now", SLOT]).status.success());
         ring.expect_holder(&mut after);
         holder.code();
@@ -217,9 +222,9 @@ fn who_waits_no_longer_than_it_was_told_leaves_with_75_and_its_place_is_free() {
     });
 }
 
-/// With 128 and the number of the signal, as if the child had been there.
+/// The exit code is 128 and the number of the signal, as if the signal had ended a child.
 #[test]
-fn one_who_waits_leaves_at_once_when_it_is_told_to_and_starts_nothing() {
+fn a_waiter_ends_at_once_on_a_signal_or_the_end_of_its_input_and_starts_no_child() {
     let mut cells = Vec::new();
     for options in [&[][..], &MANAGED] {
         for policy in ["wait", "replace"] {
@@ -236,8 +241,8 @@ fn one_who_waits_leaves_at_once_when_it_is_told_to_and_starts_nothing() {
             holder.result("fork", json!({ "kind": "term-ignoring" }));
         }
         let mut waiter = ring.waiter(&[&["--if-taken", policy], options].concat(), 0);
-        // It has said that it waits.
-        wait_until("it has said so", || !waiter.errors().is_empty());
+        // Wait until the waiter has reported that it waits.
+        wait_until("the waiter has reported", || !waiter.errors().is_empty());
         let began = Instant::now();
         let expected = match signal {
             Some(signal) => {
@@ -255,7 +260,7 @@ fn one_who_waits_leaves_at_once_when_it_is_told_to_and_starts_nothing() {
             assert!(waiter.errors().contains("stdin was closed"), "{}", waiter.errors());
         }
         assert_eq!(ring.waiting().len(), 0, "{:#}", ring.show());
-        assert_eq!(ring.stage.lives().len(), 1, "something was started");
+        assert_eq!(ring.stage.lives().len(), 1, "a child was started");
         assert!(ring.stage.nostray(&["slot", "release", "--now", SLOT]).status.success());
         holder.code();
         ring.expect_over();
@@ -263,7 +268,7 @@ fn one_who_waits_leaves_at_once_when_it_is_told_to_and_starts_nothing() {
 }
 
 #[test]
-fn one_who_waits_leaves_when_its_host_dies_and_the_next_one_gets_the_slot() {
+fn a_waiter_leaves_when_its_host_dies_and_the_next_waiter_gets_the_slot() {
     in_parallel(vec![(&[][..], false), (&MANAGED, false), (&[], true)], |(options, hold)| {
         let ring = Ring::new();
         let holder = ring.holder(&[]);
@@ -273,32 +278,32 @@ fn one_who_waits_leaves_when_its_host_dies_and_the_next_one_gets_the_slot() {
         run.push("--".to_owned());
         run.extend(words);
         let run: Vec<_> = run.iter().map(String::as_str).collect();
-        // With `--hold`, its stdin stays open: only the end of the host tells.
+        // With `--hold`, another process keeps the waiter's stdin open, so the waiter can only see the end of its host.
         let mut host = Host::start(&ring.stage.scene, if hold { &["--hold"] } else { &[] }, &run);
-        wait_until("it stands in the queue", || ring.waiting().len() == 1);
+        wait_until("the waiter is in the queue", || ring.waiting().len() == 1);
         let number = ring.waiting()[0]["pid"].as_i64().expect("a number");
         let waiter = Found::by_pid(badchild::pid(i32::try_from(number).expect("small"))).expect("is there");
         let mut after = ring.waiter(&[], 1);
         host.kill();
-        wait_until("it has left", || !waiter.is_alive());
+        wait_until("the waiter has left", || !waiter.is_alive());
         assert_eq!(ring.waiting().len(), 1, "{:#}", ring.show());
         assert_eq!(end(holder), 0);
         ring.expect_holder(&mut after);
         assert_eq!(end(after), 0);
-        assert_eq!(ring.stage.lives().len(), 2, "something was started for a host that was gone");
+        assert_eq!(ring.stage.lives().len(), 2, "a child was started for a host that was gone");
         drop(host);
         ring.expect_over();
     });
 }
 
-/// Killed, it cannot give up its place; the kernel does that.
+/// A killed waiter cannot give up its place. The kernel releases its lock.
 #[test]
-fn the_place_of_one_who_was_killed_while_it_waited_is_nobodys() {
+fn the_place_of_a_killed_waiter_is_free() {
     let ring = Ring::new();
     let mut holder = ring.holder(&["--eof-grace", "200ms", "--term-grace", "10m"]);
     holder.result("fork", json!({ "kind": "term-ignoring" }));
     let mut killed: Vec<_> = (0..3).map(|at| ring.waiter(if at == 1 { &REPLACE } else { &[] }, at)).collect();
-    // The one who wanted to replace has asked, and the slot would be its own.
+    // The waiter that replaces has asked the holder, and would be next.
     killed.iter_mut().for_each(|waiter| waiter.process.kill().expect("kill"));
     let mut next = ring.run(&[], &[]);
     assert!(ring.stage.nostray(&["slot", "release", "--now", SLOT]).status.success());
@@ -316,7 +321,7 @@ fn the_place_of_one_who_was_killed_while_it_waited_is_nobodys() {
     ring.expect_over();
 }
 
-/// Its host gets an answer to what it has asked, no half message, and the end.
+/// The host of the replaced holder gets an error for its call, no half message, and the end of output.
 #[test]
 fn the_session_of_a_managed_holder_that_is_replaced_ends_properly() {
     let ring = Ring::new();
@@ -329,15 +334,20 @@ fn the_session_of_a_managed_holder_that_is_replaced_ends_properly() {
     let journal = ring.stage.journal();
     assert!(journal.contains("it was asked to hand over its slot"), "{journal}");
     ring.expect_holder(&mut newcomer);
-    // It was not started again, and does not try to.
-    assert_eq!(holder.code(), 0, "it ends as its child did, by the end of its input: {}", holder.errors());
+    // The front does not restart its child.
+    assert_eq!(
+        holder.code(),
+        0,
+        "the front must exit as its child did, by the end of its input: {}",
+        holder.errors()
+    );
     assert!(holder.unasked().is_empty());
     assert_eq!(ring.stage.lives().len(), 2);
     assert_eq!(end(newcomer), 0);
     ring.expect_over();
 }
 
-/// What it ends with says how the child ended, as on every other way.
+/// As with every other end, the exit code tells how the child ended.
 #[test]
 fn a_direct_holder_that_is_replaced_ends_with_the_code_of_its_child() {
     let badchild = badchild().display().to_string();
@@ -362,7 +372,7 @@ fn a_holder_asleep_or_given_up_holds_its_slot_and_hands_it_over() {
             "asleep" => &["--hibernate", "100ms"][..],
             _ => &["--respawn", "--backoff", "1ms..2ms", "--max-failures", "1/1m"],
         };
-        // (One that falls asleep so soon may not be seen awake.)
+        // Not `ring.holder`: a child that falls asleep so soon may never be seen ready.
         let mut holder = ring.run(options, &[]);
         holder.initialize();
         if state == "tripped" {
@@ -383,9 +393,9 @@ fn a_holder_asleep_or_given_up_holds_its_slot_and_hands_it_over() {
     });
 }
 
-/// The case of the field: one interactive host with the slot, two headless ones without.
+/// A case from practice: one interactive host with the slot, and two headless ones without.
 #[test]
-fn those_without_a_slot_coexist_with_the_holder_and_no_hand_over_touches_them() {
+fn pens_without_a_slot_coexist_with_the_holder_and_no_handover_touches_them() {
     for user in User::all() {
         let (ring, bystanders) = (Ring::for_user(user), Bystanders::start(User::Current));
         let mut holder = ring.holder(&[]);
@@ -411,9 +421,9 @@ fn those_without_a_slot_coexist_with_the_holder_and_no_hand_over_touches_them() 
         newest.initialize();
         newcomer.code();
         for (caller, pid) in headless.iter_mut().zip(&pids) {
-            assert_eq!(caller.pid(), *pid, "it was touched");
+            assert_eq!(caller.pid(), *pid, "the handover touched a pen without a slot");
         }
-        // `stop` of one leaves the others, whichever it is.
+        // `stop` of one pen leaves the others alone, with and without a slot.
         let stopped = ring.stage.nostray(&["stop", "--session", "headless-0"]);
         assert!(stopped.status.success(), "{stopped:?}");
         headless.remove(0).code();
@@ -447,25 +457,27 @@ fn the_holder_of_another_slot_is_not_touched() {
     ring.expect_over();
 }
 
-/// A slot that goes from hand to hand without anybody being ready is left to whoever has it.
+/// When a slot has changed hands too often without a ready holder, newcomers leave it to the current holder.
 #[test]
-fn in_a_loop_a_wish_to_replace_becomes_a_wait_and_a_holder_that_is_ready_ends_it() {
+fn in_a_replacement_loop_replace_becomes_wait_until_a_holder_is_ready() {
     let ring = Ring::new();
     let limit = ["--max-handovers", "2/1m"];
-    // Three who end before they have answered anybody, and do not hear that their input has ended.
+    // Three holders that end before they are ready, and do not see the end of their input.
     for _ in 0..3 {
         let mut caller = ring.run(&[&MANAGED[..], &["--eof-grace", "1s"]].concat(), &["--start-delay", "60000"]);
         let lives = ring.stage.lives().len();
-        wait_until("it is there", || ring.stage.lives().len() > lives || !ring.stage.servers_here().is_empty());
+        wait_until("the child has started", || {
+            ring.stage.lives().len() > lives || !ring.stage.servers_here().is_empty()
+        });
         caller.close();
         caller.code();
     }
     assert!(ring.history().iter().all(|tenure| tenure["ready"].is_null()), "{:#?}", ring.history());
     ring.stage.facts(&json!({}));
     let mut holder = ring.run(&MANAGED, &["--start-delay", "1500"]);
-    wait_until("it has the slot", || ring.state() == "starting");
+    wait_until("the holder has the slot", || ring.state() == "starting");
     let mut newcomer = ring.run(&[&REPLACE[..], &limit].concat(), &[]);
-    wait_until("it says why", || newcomer.errors().contains("waiting instead"));
+    wait_until("the newcomer says why it waits", || newcomer.errors().contains("waiting instead"));
     let said = newcomer.errors();
     assert!(said.contains("3 times") && said.contains("limit 2/1m"), "{said}");
     assert!(ring.stage.journal().contains("so the holder is not asked to hand over"), "{}", ring.stage.journal());
@@ -475,10 +487,10 @@ fn in_a_loop_a_wish_to_replace_becomes_a_wait_and_a_holder_that_is_ready_ends_it
     holder.initialize();
     let pid = holder.pid();
     let asked = comes_true(Duration::from_millis(1500), &mut || holder.process.try_wait().expect("look").is_some());
-    assert!(!asked, "it was replaced by one who only waits");
+    assert!(!asked, "a newcomer that waits replaced the holder");
     assert_eq!(holder.pid(), pid);
-    // It is ready: there is no loop any more, and whoever comes now may ask.
-    wait_until("it is on record", || ring.state() == "ready");
+    // The holder is ready, so the loop is over, and the next newcomer may ask it to hand over.
+    wait_until("the holder is on record", || ring.state() == "ready");
     let mut next = ring.run(&[&REPLACE[..], &limit].concat(), &[]);
     ring.expect_holder(&mut next);
     holder.code();
@@ -488,30 +500,31 @@ fn in_a_loop_a_wish_to_replace_becomes_a_wait_and_a_holder_that_is_ready_ends_it
     ring.expect_over();
 }
 
-/// One that was stopped while it waited for a holder to end finds another one in its place, which nobody has asked yet.
+/// A newcomer is stopped while it waits for the holder to end. It then finds another holder, which no newcomer has
+/// asked yet.
 #[test]
-fn whoever_was_asked_is_not_another_one_who_has_the_slot_now() {
+fn a_newcomer_asks_the_next_holder_before_it_ends_it_from_outside() {
     let ring = Ring::new();
     let mut holder = ring.holder(&["--eof-grace", "200ms", "--term-grace", "10m"]);
     holder.result("fork", json!({ "kind": "term-ignoring" }));
     let mut newcomer = ring.run(&REPLACE, &[]);
-    wait_until("it has asked", || newcomer.errors().contains("was asked to hand over"));
+    wait_until("the newcomer has asked", || newcomer.errors().contains("was asked to hand over"));
     let front = front_of(&newcomer);
     front.send(Signal::STOP);
     let mut other = ring.run(&["--eof-grace", "10s", "--term-grace", "10s"], &[]);
     assert!(ring.stage.nostray(&["slot", "release", "--now", SLOT]).status.success());
     ring.expect_holder(&mut other);
     holder.code();
-    wait_until("it is on record", || ring.state() == "ready");
+    wait_until("the holder is on record", || ring.state() == "ready");
     let id = ring.show()["holder"]["id"].as_str().expect("an id").to_owned();
-    // Longer than anybody may take to answer.
+    // Longer than a holder may take to answer.
     std::thread::sleep(Duration::from_secs(6));
     front.send(Signal::CONT);
     ring.expect_holder(&mut newcomer);
     let log = ring.stage.journal();
     assert!(
         log.lines().any(|line| line.contains(&id) && line.contains("it was asked to hand over its slot")),
-        "it was not asked, but ended from outside: {}\n{log}",
+        "the next holder was not asked, but ended from outside: {}\n{log}",
         newcomer.errors()
     );
     other.code();
@@ -519,9 +532,9 @@ fn whoever_was_asked_is_not_another_one_who_has_the_slot_now() {
     ring.expect_over();
 }
 
-/// What everybody does who only looks must not be in anybody's way.
+/// `slot list` must not block a contender.
 #[test]
-fn looking_at_slots_all_the_time_keeps_nobody_from_a_free_one() {
+fn slot_list_in_a_loop_does_not_block_a_free_slot() {
     let ring = Ring::new();
     let scene = Scene::new(User::Current);
     let mut lookers: Vec<_> = (0..2)
@@ -545,16 +558,17 @@ fn looking_at_slots_all_the_time_keeps_nobody_from_a_free_one() {
     ring.expect_over();
 }
 
-/// On a busy machine, one who looks may come to a halt in the middle of it. That is no holder.
+/// A process that runs `slot list` may be descheduled while it holds the lock. Contenders must not take it for a
+/// holder.
 #[test]
-fn one_who_looks_for_long_keeps_nobody_from_a_free_slot() {
+fn a_slow_look_at_the_lock_does_not_block_a_free_slot() {
     in_parallel(vec![&[][..], &MANAGED], |options| {
         let ring = Ring::new();
         assert_eq!(end(ring.holder(&[])), 0);
         let looker = std::fs::File::open(ring.place().join("lock")).expect("open");
         looker.lock_shared().expect("lock");
         let mut caller = ring.run(&[&["--if-taken", "fail"], options].concat(), &[]);
-        // Time is what is tested: nobody who only looks should take so long.
+        // Time is what is tested: longer than a look at the lock normally takes.
         let refused = comes_true(Duration::from_secs(1), &mut || caller.process.try_wait().expect("look").is_some());
         assert!(!refused, "{}", caller.errors());
         drop(looker);
@@ -564,11 +578,11 @@ fn one_who_looks_for_long_keeps_nobody_from_a_free_slot() {
     });
 }
 
-/// Two hosts that live, each of which starts its child again whenever it ends.
+/// Two live hosts, each of which restarts its child whenever it ends.
 #[test]
-fn a_host_that_was_replaced_waits_for_its_replacer_and_says_who_that_is() {
+fn a_host_that_was_replaced_waits_for_its_replacer_and_names_it() {
     in_parallel(vec![&[][..], &MANAGED], |options| {
-        // Only the rule for hosts is at work, and not the limit.
+        // A high limit, so that only the rule for hosts applies.
         let options = [options, &["--max-handovers", "100/1h"]].concat();
         let ring = Ring::new();
         let mut first = ring.restarting_host(&options, false);
@@ -580,21 +594,21 @@ fn a_host_that_was_replaced_waits_for_its_replacer_and_says_who_that_is() {
         wait_until("the first host is told", || {
             first.errors().lines().any(|line| line.contains(&said) && line.contains(why))
         });
-        // Time is what is tested: a war takes the slot to and fro several times a second.
+        // Time is what is tested: two hosts that replace each other would do so several times a second.
         std::thread::sleep(Duration::from_secs(4));
         assert_eq!(ring.history().len(), 2, "{:#}\n{}\n{}", ring.show(), first.errors(), second.errors());
         assert_eq!(ring.show()["holder"]["id"], holder.as_str());
-        // A person decides otherwise. The second host now waits in its turn.
+        // An operator releases the slot. Now the second host waits.
         assert!(ring.stage.nostray(&["slot", "release", SLOT]).status.success());
         let holder = ring.wait_for_child_of(&mut first);
         let said = format!("slot {SLOT} is taken by {holder} ");
         wait_until("the second host is told", || {
             second.errors().lines().any(|line| line.contains(&said) && line.contains(why))
         });
-        // A host that has changed may replace.
+        // Another host may replace.
         let mut third = ring.restarting_host(&options, false);
         ring.wait_for_child_of(&mut third);
-        // The holder ends with its host, and the first that waits gets the slot.
+        // The holder ends with its host, and the first waiter gets the slot.
         third.process.kill().expect("kill");
         third.process.wait().expect("reap");
         ring.wait_for_child_of(&mut second);
@@ -606,16 +620,16 @@ fn a_host_that_was_replaced_waits_for_its_replacer_and_says_who_that_is() {
     });
 }
 
-/// Hosts that cannot be recognised again, since each start has a new one.
+/// Each start has a new host, so nostray cannot recognise a host that was replaced.
 #[test]
-fn more_hand_overs_than_the_limit_end_replacing_also_when_each_holder_was_ready() {
+fn more_handovers_than_the_limit_end_replacing_also_when_each_holder_was_ready() {
     let ring = Ring::new();
     let mut hosts: Vec<_> = (0..2).map(|_| ring.restarting_host(&["--max-handovers", "2/1h"], true)).collect();
     let is_told = |host: &Caller| host.errors().contains("it changed hands 3 times (limit 2/1h)");
-    wait_until("one of them is told", || hosts.iter().any(is_told));
+    wait_until("one of the hosts is told", || hosts.iter().any(is_told));
     let count = || ring.history().iter().filter(|tenure| tenure["handed_over"] == true).count();
     assert_eq!(count(), 3, "{:#}", ring.show());
-    // Time is what is tested, and a host that starts its child again comes many times in it.
+    // Time is what is tested: a host that restarts its child tries many times in it.
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(count(), 3, "{:#}", ring.show());
     let mut newcomer = ring.run(&[&REPLACE[..], &["--max-handovers", "2/1h"]].concat(), &[]);
@@ -625,7 +639,7 @@ fn more_hand_overs_than_the_limit_end_replacing_also_when_each_holder_was_ready(
     for host in &mut hosts {
         host.process.kill().expect("kill");
         host.process.wait().expect("reap");
-        host.close(); // what its wrapper has started ends with the input
+        host.close(); // the child of its wrapper ends with its input
     }
     ring.expect_over();
 }

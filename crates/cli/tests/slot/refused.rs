@@ -1,5 +1,5 @@
-//! What is refused, before anything is started: wrong words, places in which nothing can be kept, locks that keep nobody out, and a
-//! wait for oneself.
+//! What nostray refuses before it starts a child: wrong options, directories in which it cannot keep a slot, file
+//! systems without working locks, and a wait for itself.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
@@ -37,16 +37,16 @@ fn a_name_that_no_file_could_have_is_refused() {
     let long = "x".repeat(65);
     for name in ["", ".", "..", "a/b", "../x", "a b", "-x", ".x", "ä", "a\nb", &long, "x\u{1b}[31m"] {
         let option = format!("--slot={name}");
-        // `run` has the codes of whatever it runs, so a wrong call of it is a failure of its own.
+        // `run` passes its child's exit code on, so it has a code of its own for wrong options.
         for (words, code) in
             [(vec!["run", &option, "--", &touch, &trace], OWN_FAILURE), (vec!["slot", "show", "--", name], 2)]
         {
             let output = run_in(&scene, &words, |_| {});
             assert_eq!(output.status.code(), Some(code), "{words:?}: {output:?}");
             assert!(text(&output.stderr).contains("a name is like memory or db.main"), "{output:?}");
-            assert!(!text(&output.stderr).contains('\u{1b}'), "what was given is printed as it is: {output:?}");
+            assert!(!text(&output.stderr).contains('\u{1b}'), "the name is printed unescaped: {output:?}");
         }
-        assert!(!std::path::Path::new(&trace).exists(), "{name:?}: it was started");
+        assert!(!std::path::Path::new(&trace).exists(), "{name:?}: a child was started");
     }
     for name in ["a", "db.main", "A-1_b", &long[1..]] {
         let output = run_in(&scene, &["run", "--slot", name, "--", "true"], |_| {});
@@ -101,11 +101,11 @@ fn options_that_a_shared_child_cannot_have_are_refused() {
     scene.expect_empty();
 }
 
-/// Locks that fail, and locks that everybody gets: both are said to be no locks, and nothing is started.
+/// Locks that fail, and locks that every process gets: nostray refuses both, and starts no child.
 #[test]
 fn a_file_system_without_working_locks_is_refused() {
     if Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_err() {
-        return; // there is no other way to have such a file system everywhere
+        return; // there is no other way to get such a file system everywhere
     }
     let mut cells = Vec::new();
     for lie in ["error=ENOLCK", "error=ENOSYS", "error=EOPNOTSUPP", "retval=0"] {
@@ -128,12 +128,13 @@ fn a_file_system_without_working_locks_is_refused() {
             assert!(said.contains(part), "{lie} {policy} {options:?}: '{part}' is not in: {said}");
         }
         assert_eq!(said.lines().count(), 1, "{said}");
-        assert!(!std::path::Path::new(&trace).exists(), "{lie} {policy}: it was started");
+        assert!(!std::path::Path::new(&trace).exists(), "{lie} {policy}: a child was started");
         scene.expect_empty();
     });
 }
 
-/// The same for one that is shared: its session is told. (Only the slot's own lock fails here; without any locks there is no broker.)
+/// The same for a shared child: its session gets the error. Only the slot's own lock fails here; without any locks
+/// there is no broker.
 #[test]
 fn a_shared_child_on_a_file_system_without_working_locks_is_refused() {
     if Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_err() {
@@ -141,7 +142,7 @@ fn a_shared_child_on_a_file_system_without_working_locks_is_refused() {
     }
     in_parallel(vec!["inject=flock:error=ENOLCK", "inject=flock:retval=0"], |lie| {
         let ring = Ring::new();
-        assert_eq!(end(ring.holder(&[])), 0); // so that there is a lock
+        assert_eq!(end(ring.holder(&[])), 0); // so that there is a lock file
         let (words, nostray) = (ring.words(&[]), nostray().display().to_string());
         let lock = ring.place().join("lock").display().to_string();
         let mut all = vec!["-f", "-qq", "-o", "/dev/null", "-P", &lock, "-e", "trace=flock", "-e", lie, &nostray];
@@ -150,21 +151,21 @@ fn a_shared_child_on_a_file_system_without_working_locks_is_refused() {
         let mut caller = ring.stage.start_plain("strace", &all);
         let code = caller.code();
         assert!(caller.errors().contains("locks do not work"), "{}", caller.errors());
-        assert_eq!(code, OWN_FAILURE, "to try again later would not help: {}", caller.errors());
-        assert_eq!(ring.stage.lives().len(), 1, "it was started");
+        assert_eq!(code, OWN_FAILURE, "75 would tell the host to try again later: {}", caller.errors());
+        assert_eq!(ring.stage.lives().len(), 1, "a child was started");
         ring.stage.scene.expect_empty();
     });
 }
 
-/// Whoever keeps others out must be sure that they look in the same place.
+/// A slot works only if all contenders use the same private directory.
 #[test]
-fn a_place_that_is_not_private_or_not_there_is_said_so() {
+fn a_slot_directory_that_is_not_private_or_no_directory_is_refused() {
     for user in User::all() {
         let scene = Scene::apart(user);
         let folder = Folder::new("place");
         let (trace, touch) = tracer(&folder);
         let words = ["run", "--slot", SLOT, "--", &touch, &trace];
-        // Its own directory is open to others, or no directory, or somebody else's.
+        // The slot's directory is open to others, a file, or a link.
         let state = scene.runtime().join("state/nostray");
         assert!(run_in(&scene, &["run", "--slot", SLOT, "--", "true"], |_| {}).status.success());
         let slot = state.join("slots").join(SLOT);
@@ -184,7 +185,7 @@ fn a_place_that_is_not_private_or_not_there_is_said_so() {
             let said = text(&output.stderr);
             assert_eq!(output.status.code(), Some(OWN_FAILURE), "{what}: {said}");
             assert!(said.contains(part) && said.contains(SLOT), "{what}: {said}");
-            // Looking is no better.
+            // The commands that look at the slot fail, too.
             for words in [&["slot", "show", SLOT][..], &["slot", "release", SLOT]] {
                 let output = run_in(&scene, words, |_| {});
                 assert_eq!(output.status.code(), Some(1), "{what}, {words:?}: {output:?}");
@@ -196,9 +197,9 @@ fn a_place_that_is_not_private_or_not_there_is_said_so() {
     }
 }
 
-/// Neither a state directory nor a runtime directory, and no home: there is nowhere to keep a lock.
+/// Without state directory, runtime directory and home, there is no directory for a lock.
 #[test]
-fn without_any_place_nothing_is_started() {
+fn without_any_directory_no_child_is_started() {
     let (scene, folder) = (Scene::apart(User::Current), Folder::new("nowhere"));
     let (trace, touch) = tracer(&folder);
     let nowhere = |command: &mut Command| {
@@ -208,7 +209,7 @@ fn without_any_place_nothing_is_started() {
         let output = run_in(&scene, &["run", "--slot", SLOT, "--if-taken", policy, "--", &touch, &trace], nowhere);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(OWN_FAILURE), "{policy}: {said}");
-        assert!(said.contains("/dev/null"), "where it has looked: {said}");
+        assert!(said.contains("/dev/null"), "the error does not name the directory: {said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
     for words in [&["slot", "list"][..], &["slot", "show", SLOT], &["slot", "release", SLOT]] {
@@ -220,14 +221,14 @@ fn without_any_place_nothing_is_started() {
     scene.expect_empty();
 }
 
-/// What a host leaves out of the environment does not make another slot: the machine knows where its users live.
+/// A host that passes no HOME on uses the same slot: nostray finds the home in the user database.
 #[test]
-fn without_home_in_the_environment_it_is_the_same_slot() {
+fn without_home_in_the_environment_the_slot_is_the_same() {
     if !User::all().contains(&User::Nobody) {
         return; // only root may give a user a home for the test
     }
     let (scene, folder) = (Scene::new(User::Current), Folder::private("home", User::Current));
-    // With a home of its own in a mount namespace of its own, nothing of the real one is touched.
+    // In a mount namespace the user gets a home of its own, so that the test does not touch the real one.
     let script = r#"
 set -e
 cp /etc/passwd "$1/passwd"
@@ -252,9 +253,9 @@ echo "code $code"
     scene.expect_empty();
 }
 
-/// A disk without room for the files of a slot: said, and nothing is started; and whoever has the slot is not disturbed.
+/// The disk has no room for the files of a slot: nostray says so, and starts no child.
 #[test]
-fn a_full_disk_is_said_so_and_nothing_is_started() {
+fn on_a_full_disk_a_slot_is_refused_and_no_child_is_started() {
     if !User::all().contains(&User::Nobody) {
         return; // only root can mount a small file system
     }
@@ -273,12 +274,12 @@ exec "$2" run --slot db -- touch "$4"
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(OWN_FAILURE), "{what}: {said}");
         assert!(said.contains("space") && said.contains("nostray"), "{what}: {said}");
-        assert!(!std::path::Path::new(&trace).exists(), "{what}: it was started");
+        assert!(!std::path::Path::new(&trace).exists(), "{what}: a child was started");
         scene.expect_empty();
     }
 }
 
-/// The disk fills up while the slot is held: it stays held, by one, and is free afterwards.
+/// The disk fills up while the slot is held. The slot keeps its one holder, and is free afterwards.
 #[test]
 fn a_disk_that_fills_up_while_a_slot_is_held_loses_history_and_nothing_else() {
     if !User::all().contains(&User::Nobody) {
@@ -303,16 +304,16 @@ rm $1/fill
     command.args(["-m", "sh", "-c", script, "sh"]).arg(folder.path()).arg(nostray());
     let output = command.stdin(Stdio::null()).output().expect("unshare");
     let said = text(&output.stdout);
-    // One who waits needs a file for its place in the queue: without room for that it is refused.
+    // A waiter needs a file for its place in the queue. Without room for it, the waiter is refused.
     assert_eq!(said, "fail 75\nwait 125\nholder 0\nnext\nnext 0\n", "{output:?}");
     scene.expect_empty();
 }
 
-/// Nobody could be told apart from a stranger.
+/// Without /proc, nostray could not tell a holder from a stranger.
 #[test]
-fn without_proc_nothing_is_started() {
+fn without_proc_no_child_is_started() {
     if !User::all().contains(&User::Nobody) {
-        return; // only root can hide it
+        return; // only root can hide /proc
     }
     for policy in ["wait", "fail", "replace"] {
         let (scene, folder) = (Scene::apart(User::Current), Folder::new("proc"));
@@ -324,38 +325,40 @@ fn without_proc_nothing_is_started() {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(OWN_FAILURE), "{policy}: {said}");
         assert!(said.contains("/proc") || said.contains("cannot list the open files"), "{said}");
-        assert!(!std::path::Path::new(&trace).exists(), "{policy}: it was started");
+        assert!(!std::path::Path::new(&trace).exists(), "{policy}: a child was started");
     }
 }
 
-/// One that is contained all the same without a slot; with one, it could not be found by whoever comes next.
+/// Without a slot such a child would run without a record. With a slot it must not: the next contender could not find
+/// it.
 #[test]
 fn a_holder_that_cannot_be_put_on_record_is_not_started() {
     for options in [&[][..], &MANAGED] {
         let (scene, folder) = (Scene::apart(User::Current), Folder::new("record"));
         let (trace, touch) = tracer(&folder);
-        // Where records would be is no directory; the state directory, where slots are, would be the next best place for them.
+        // The directory for records is a file here. The fallback for records is the state directory, which also has the
+        // slots.
         let place = scene.runtime().join("state/nostray");
         let words = [&["run", "--slot", SLOT], options, &["--", &touch, &trace]].concat();
         assert!(run_in(&scene, &["run", "--slot", SLOT, "--", "true"], |_| {}).status.success());
         if std::path::Path::new("/run/user/0").is_dir() {
-            return; // there is always a place here
+            return; // there is always a directory for records here
         }
-        // Records may not be written there either: a folder lies in the way of each of their names.
+        // Make the fallback unusable as well: it is open to others.
         std::fs::remove_dir_all(scene.runtime().join("nostray")).expect("remove");
         std::fs::write(scene.runtime().join("nostray"), "").expect("write");
         std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o755)).expect("chmod");
         let output = run_in(&scene, &words, |_| {});
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(OWN_FAILURE), "{options:?}: {said}");
-        assert!(!std::path::Path::new(&trace).exists(), "{options:?}: it was started");
+        assert!(!std::path::Path::new(&trace).exists(), "{options:?}: a child was started");
         scene.expect_empty();
     }
 }
 
-/// Inside of the holder's tree, a wait for its end would never end.
+/// A contender inside the holder's tree would wait for its own end.
 #[test]
-fn whoever_is_started_by_the_holder_is_refused_whatever_it_wants() {
+fn a_contender_inside_the_holders_tree_is_refused_with_every_policy() {
     let mut cells = Vec::new();
     for policy in ["wait", "fail", "replace", "share"] {
         for outer in [&[][..], &MANAGED] {
@@ -363,7 +366,7 @@ fn whoever_is_started_by_the_holder_is_refused_whatever_it_wants() {
                 cells.push((policy, outer, inner, ""));
             }
         }
-        // A host that gives its children little of its environment.
+        // A holder that does not pass the mark on in the environment.
         cells.push((policy, &[], &[], "env -u NOSTRAY_PEN "));
     }
     in_parallel(cells, |(policy, outer, inner, prefix)| {
@@ -378,15 +381,15 @@ fn whoever_is_started_by_the_holder_is_refused_whatever_it_wants() {
         let mut holder = ring.stage.start_command(&options, &["sh", "-c", &script, &nostray, &file]);
         let came = comes_true(PATIENCE, &mut || std::path::Path::new(&file).exists());
         let said = std::fs::read_to_string(format!("{file}.err")).unwrap_or_default();
-        assert!(came, "{policy} {outer:?} {inner:?} {prefix}: it waits for itself: {said}");
+        assert!(came, "{policy} {outer:?} {inner:?} {prefix}: the inner contender waits for itself: {said}");
         let code = std::fs::read_to_string(&file).expect("read");
         assert_eq!(code, "75\n", "{policy} {outer:?} {inner:?} {prefix}: {said}");
-        assert!(!std::path::Path::new(&format!("{file}.started")).exists(), "{policy}: it was started");
+        assert!(!std::path::Path::new(&format!("{file}.started")).exists(), "{policy}: a child was started");
         assert!(said.contains(SLOT), "{said}");
         if policy != "fail" {
             assert!(said.contains("it would wait for itself"), "{policy} {outer:?} {inner:?}: {said}");
         }
-        // The holder is not disturbed by it.
+        // The holder goes on.
         assert!(holder.process.try_wait().expect("look").is_none());
         holder.close();
         ended(&mut holder);
@@ -394,9 +397,9 @@ fn whoever_is_started_by_the_holder_is_refused_whatever_it_wants() {
     });
 }
 
-/// Another slot inside of a tree is no business of the outer one.
+/// A contender inside the holder's tree may take another slot.
 #[test]
-fn another_slot_inside_of_the_holders_tree_is_fine() {
+fn another_slot_inside_the_holders_tree_is_fine() {
     let ring = Ring::new();
     let nostray = nostray().display().to_string();
     let words = ring.words(&[]);
@@ -411,7 +414,7 @@ fn another_slot_inside_of_the_holders_tree_is_fine() {
             .as_array()
             .is_some_and(|slots| slots.iter().filter(|slot| slot["state"] == "ready").count() == 2)
     });
-    // The inner one is replaced from outside, and with it goes what the outer one was for.
+    // A newcomer replaces the inner holder, which is the outer holder's child, so the outer holder ends as well.
     let mut newcomer = ring.stage.start(&["--slot", "inner", "--if-taken", "replace"], &[]);
     newcomer.initialize();
     outer.code();
@@ -419,7 +422,7 @@ fn another_slot_inside_of_the_holders_tree_is_fine() {
     ring.expect_over();
 }
 
-/// What it was refused for is known at once, not after a wait.
+/// A refusal comes at once, not after a wait.
 #[test]
 fn a_refusal_takes_no_time() {
     let ring = Ring::new();
@@ -430,7 +433,7 @@ fn a_refusal_takes_no_time() {
         assert_eq!(refused.code(), NOT_NOW);
         began.elapsed()
     };
-    // On a busy machine any one of them may have to wait for the processor.
+    // On a busy machine any one run may wait for the CPU.
     let fastest = (0..10).map(|_| time()).min().expect("some");
     assert!(fastest < Duration::from_secs(1), "{fastest:?}");
     assert_eq!(holder.result("echo", json!({ "n": 1 })), json!({ "n": 1 }));

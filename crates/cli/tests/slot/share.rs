@@ -1,5 +1,5 @@
-//! A slot whose holder several sessions share: it is held by the child, not by any of them, and whatever is killed, there is never a
-//! second one.
+//! A slot whose holder several sessions share. The child holds the slot, not a session. Whichever processes are killed,
+//! there is never a second holder.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ const REPLACE: [&str; 2] = ["--if-taken", "replace"];
 /// How long a shared child that holds a slot is kept after its last session.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// So many sessions that have begun.
+/// This many sessions, after their handshakes.
 fn sessions(ring: &Ring, count: usize) -> Vec<Caller> {
     let begin = |_| {
         let mut caller = ring.run(&SHARE, &[]);
@@ -29,7 +29,7 @@ fn sessions(ring: &Ring, count: usize) -> Vec<Caller> {
     callers
 }
 
-/// Ends what lingers.
+/// Releases the slot of a child that lingers.
 fn release(ring: &Ring) {
     let released = ring.stage.nostray(&["slot", "release", SLOT]);
     assert!(released.status.success(), "{released:?}");
@@ -51,14 +51,14 @@ fn sessions_that_share_a_slot_have_one_child_and_it_holds_the_slot_until_it_has_
     let mut refused = ring.run(&["--if-taken", "fail"], &[]);
     assert_eq!(refused.code(), NOT_NOW);
     assert!(refused.errors().contains(holder["id"].as_str().expect("an id")), "{}", refused.errors());
-    // It is the child that holds it, not who came first.
+    // The child holds the slot, not the session that came first.
     assert_eq!(end(callers.remove(0)), 0);
     ring.stage.wait_for_leases(&[1]);
     assert_eq!(ring.show()["holder"]["id"], holder["id"]);
     assert_eq!(callers[0].pid(), pids[0]);
     assert_eq!(end(callers.remove(0)), 0);
     let since = Instant::now();
-    // Somebody who comes back in time finds it.
+    // A session that comes in time finds the child.
     let mut back = ring.run(&SHARE, &[]);
     back.initialize();
     assert_eq!(back.pid(), pids[0]);
@@ -74,7 +74,8 @@ fn sessions_that_share_a_slot_have_one_child_and_it_holds_the_slot_until_it_has_
     ring.expect_over();
 }
 
-/// A host that gives up sooner than the holder starts, and tries again after more than the linger, finds the start that it began.
+/// A host gives up before the holder has started, and tries again after more than the linger. It finds the start that
+/// it began.
 #[test]
 fn a_holder_that_is_starting_is_kept_for_the_next_session_of_an_impatient_host() {
     in_parallel(vec![&[][..], &["--hibernate", "300ms"]], |options| {
@@ -83,7 +84,7 @@ fn a_holder_that_is_starting_is_kept_for_the_next_session_of_an_impatient_host()
         let server = ["--start-delay", "14000"];
         let mut impatient = ring.run(&options, &server);
         impatient.ask("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
-        wait_until("it is asked", || ring.stage.lives().len() == 1 && ring.state() == "starting");
+        wait_until("the child is starting", || ring.stage.lives().len() == 1 && ring.state() == "starting");
         assert_eq!(impatient.line_within(Duration::from_secs(1)), None);
         drop(impatient);
         // Time is the subject: longer than the linger, and shorter than the start.
@@ -99,7 +100,7 @@ fn a_holder_that_is_starting_is_kept_for_the_next_session_of_an_impatient_host()
 }
 
 #[test]
-fn one_who_replaces_a_shared_holder_gets_the_slot_and_its_sessions_end() {
+fn a_newcomer_that_replaces_a_shared_holder_gets_the_slot_and_the_sessions_end() {
     in_parallel(vec![&[][..], &MANAGED], |options| {
         let ring = Ring::new();
         let mut callers = sessions(&ring, 3);
@@ -113,7 +114,7 @@ fn one_who_replaces_a_shared_holder_gets_the_slot_and_its_sessions_end() {
         ring.expect_one_at_a_time();
         let answer = callers[1].answer(hanging);
         assert_eq!(answer["error"]["code"], -32000, "{answer}");
-        // Nobody of them starts another one behind the back of the newcomer.
+        // No session starts another child beside the newcomer's.
         for caller in &mut callers {
             caller.code();
         }
@@ -125,12 +126,12 @@ fn one_who_replaces_a_shared_holder_gets_the_slot_and_its_sessions_end() {
 }
 
 #[test]
-fn those_who_want_to_share_with_a_holder_that_does_not_wait_and_then_share() {
+fn sessions_wait_for_a_holder_that_is_not_shared_and_then_share() {
     in_parallel(vec![&[][..], &MANAGED], |options| {
         let ring = Ring::new();
         let holder = ring.holder(options);
         let mut callers: Vec<Caller> = (0..2).map(|_| ring.run(&SHARE, &[])).collect();
-        wait_until("their child stands in the queue", || ring.waiting().len() == 1);
+        wait_until("the shared child is in the queue", || ring.waiting().len() == 1);
         let asked: Vec<u64> = callers
             .iter_mut()
             .map(|caller| caller.ask("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} })))
@@ -153,13 +154,13 @@ fn those_who_want_to_share_with_a_holder_that_does_not_wait_and_then_share() {
     });
 }
 
-/// One that waits in silence looks as if it hung.
+/// A session that waits in silence looks as if it hung.
 #[test]
-fn a_session_is_told_for_what_its_shared_child_waits() {
+fn a_session_is_told_which_holder_its_shared_child_waits_for() {
     let ring = Ring::new();
     let holder = ring.holder(&[]);
     let caller = ring.run(&SHARE, &[]);
-    wait_until("its child stands in the queue", || ring.waiting().len() == 1);
+    wait_until("the shared child is in the queue", || ring.waiting().len() == 1);
     let told = comes_true(PATIENCE, &mut || caller.errors().contains("slot db is taken by"));
     assert!(told, "stderr: {:?}", caller.errors());
     drop(caller);
@@ -175,21 +176,21 @@ fn a_session_that_leaves_while_its_shared_child_waits_leaves_no_place_in_the_que
         let ring = Ring::new();
         let holder = ring.holder(&[]);
         let mut caller = ring.run(&SHARE, &[]);
-        wait_until("its child stands in the queue", || ring.waiting().len() == 1);
+        wait_until("the shared child is in the queue", || ring.waiting().len() == 1);
         match signal {
             Some(signal) => testkit::slots::front_of(&caller).send(signal),
             None => caller.close(),
         }
         ended(&mut caller);
-        wait_until("nobody stands in the queue", || ring.waiting().is_empty());
+        wait_until("the queue is empty", || ring.waiting().is_empty());
         assert_eq!(end(holder), 0);
         ring.expect_over();
-        assert_eq!(ring.stage.lives().len(), 1, "{signal:?}: it was started for nobody");
+        assert_eq!(ring.stage.lives().len(), 1, "{signal:?}: the child was started without a session");
     });
 }
 
 #[test]
-fn a_session_waits_no_longer_for_the_slot_than_it_was_told() {
+fn a_session_waits_for_the_slot_no_longer_than_its_timeout() {
     let ring = Ring::new();
     let holder = ring.holder(&[]);
     let began = Instant::now();
@@ -218,20 +219,20 @@ fn another_command_for_a_shared_slot_is_refused_and_both_are_shown() {
     ring.expect_over();
 }
 
-/// A client that the child cannot serve beside the others needs one of its own, and there is only one slot.
+/// A client that the child cannot serve beside the others needs another child, and there is only one slot.
 #[test]
 fn sessions_that_cannot_share_wait_for_each_other_and_never_have_two_children() {
     let ring = Ring::new();
     let first = sessions(&ring, 1);
     let mut other = ring.run(&[&SHARE[..], &["--wait-timeout", "2s"]].concat(), &[]);
     let id = other.ask("initialize", json!({ "protocolVersion": "2025-03-26", "capabilities": { "sampling": {} } }));
-    // It is told that it has not got it, by an answer or by the end; it does not hang for ever.
+    // The session gets an error or ends; it does not hang for ever.
     let mut answer = None;
     let came = comes_true(PATIENCE, &mut || {
         answer = answer.take().or_else(|| other.line_within(Duration::ZERO));
         answer.is_some() || is_over(&mut other)
     });
-    assert!(came, "it hangs: {}", ring.stage.journal());
+    assert!(came, "the session hangs: {}", ring.stage.journal());
     if let Some(line) = answer {
         let answer: Value = serde_json::from_slice(&line).expect("JSON");
         assert!(answer["id"] == id && answer.get("error").is_some(), "{answer}");
@@ -246,7 +247,8 @@ fn sessions_that_cannot_share_wait_for_each_other_and_never_have_two_children() 
     ring.expect_over();
 }
 
-/// The name by which sessions find each other is a key like any other, and nobody may sit on it without the slot.
+/// Sessions that share a slot find each other by a key. A session with the same `--key` must not get that key without
+/// the slot.
 #[test]
 fn a_key_that_looks_like_a_slot_is_not_one() {
     let ring = Ring::new();
@@ -256,12 +258,12 @@ fn a_key_that_looks_like_a_slot_is_not_one() {
     let mut keyed = ring.stage.launch("share", &["--key", &key, "--linger", "0s"], &words, |_| {});
     keyed.try_send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" }));
     let mut is_served = false;
-    wait_until("it is served or refused", || {
+    wait_until("the session with the key is served or refused", || {
         is_served = keyed.line_within(Duration::ZERO).is_some();
         is_served || is_over(&mut keyed)
     });
     if is_served {
-        // It has no slot. Whoever wants to share the slot needs a child that has.
+        // Its child does not hold the slot. A session that shares the slot needs a child that does.
         let mut caller = ring.run(&SHARE, &[]);
         caller.try_send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" }));
         let held = comes_true(PATIENCE, &mut || ring.state() == "ready" || is_over(&mut caller));
@@ -269,9 +271,10 @@ fn a_key_that_looks_like_a_slot_is_not_one() {
     }
 }
 
-/// Whoever of those in the background is killed: the slot is never held by two, and sessions that go on go on with one child.
+/// Whichever background processes are killed, the slot never has two holders, and the sessions that go on have one
+/// child.
 #[test]
-fn whoever_is_killed_around_a_shared_holder_there_are_never_two() {
+fn whichever_processes_around_a_shared_holder_are_killed_there_are_never_two_holders() {
     let bystanders = Bystanders::start(User::Current);
     let mut cells: Vec<Vec<&str>> = [BROKER, STEWARD, PEN[0], PEN[1], PEN[2]].map(|name| vec![name]).to_vec();
     cells.extend([vec![BROKER, STEWARD], vec![STEWARD, PEN[0], PEN[1], PEN[2]], vec![BROKER, PEN[2]]]);
@@ -284,7 +287,7 @@ fn whoever_is_killed_around_a_shared_holder_there_are_never_two() {
         callers[0].result("fork", json!({ "kind": "daemon" }));
         let victims: Vec<Found> = names.iter().map(|name| ring.stage.the(name)).collect();
         kill_at_once(&victims);
-        // Those who were there, one who comes, and one who wants it for itself.
+        // Beside the old sessions come a new session and a contender that does not share.
         let (mut newest, mut alone) = (ring.run(&SHARE, &[]), ring.run(&[], &[]));
         let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {} });
         let hello = json!({ "jsonrpc": "2.0", "id": 77, "method": "initialize", "params": hello });
@@ -293,23 +296,23 @@ fn whoever_is_killed_around_a_shared_holder_there_are_never_two() {
         for caller in &mut callers {
             caller.try_send(&json!({ "jsonrpc": "2.0", "id": 77, "method": "who", "params": {} }));
         }
-        // Whoever comes first has it in the end, and answers.
+        // One of them gets the slot, and answers.
         let mut alone_has_it = false;
         let answers = comes_true(PATIENCE, &mut || {
             alone_has_it |= alone.line_within(Duration::ZERO).is_some();
             alone_has_it
                 || callers.iter_mut().chain([&mut newest]).any(|caller| caller.line_within(Duration::ZERO).is_some())
         });
-        assert!(answers, "{names:?}: nobody answers\n{}", ring.stage.journal());
+        assert!(answers, "{names:?}: no child answers\n{}", ring.stage.journal());
         ring.expect_one_at_a_time();
         assert!(ring.stage.servers_here().len() <= 1, "{names:?}: {:?}", ring.stage.servers_here());
-        // All sessions end: the one who waits gets it.
+        // All sessions end, so the contender gets the slot.
         for mut caller in callers.into_iter().chain([newest]) {
             caller.close();
             ended(&mut caller);
         }
-        // What lingers is ended by hand, once or twice: the child may be another one by now. Not by the name of the slot, which may
-        // be with the one who waits when that is heard.
+        // Stop the child that lingers, by its id, and again if another child has been started. A release by the name of
+        // the slot could hit the contender.
         let came = comes_true(PATIENCE, &mut || {
             let holder = ring.show()["holder"].clone();
             if let Some(id) = holder["id"].as_str().filter(|_| holder["front"]["pid"] != alone.process.id()) {
@@ -318,7 +321,7 @@ fn whoever_is_killed_around_a_shared_holder_there_are_never_two() {
             alone_has_it |= alone.line_within(Duration::from_millis(50)).is_some();
             alone_has_it
         });
-        assert!(came, "{names:?}: who waits does not get it: {:#}\n{}", ring.show(), ring.stage.journal());
+        assert!(came, "{names:?}: the contender does not get the slot: {:#}\n{}", ring.show(), ring.stage.journal());
         ring.expect_one_at_a_time();
         assert_eq!(end(alone), 0);
         ring.expect_over();
@@ -326,9 +329,9 @@ fn whoever_is_killed_around_a_shared_holder_there_are_never_two() {
     bystanders.expect_untouched();
 }
 
-/// Everything in the background and around the child at once, the tree alive: the next one sweeps, whatever it is.
+/// All nostray processes are killed at once, and the tree lives. The next contender sweeps, with every policy.
 #[test]
-fn after_a_crash_of_everything_the_next_one_sweeps_what_the_shared_child_has_left() {
+fn after_a_crash_of_everything_the_next_contender_sweeps_what_the_shared_child_has_left() {
     in_parallel(vec!["wait", "fail", "replace", "share"], |policy| {
         let ring = Ring::new();
         let mut callers = sessions(&ring, 2);
@@ -350,9 +353,9 @@ fn after_a_crash_of_everything_the_next_one_sweeps_what_the_shared_child_has_lef
     });
 }
 
-/// A crash of the child itself is the steward's business: the slot stays where it is.
+/// The steward restarts a child that crashes, and keeps the slot.
 #[test]
-fn a_shared_child_that_crashes_is_started_again_and_keeps_the_slot() {
+fn a_shared_child_that_crashes_is_restarted_and_keeps_the_slot() {
     let ring = Ring::new();
     let mut callers = sessions(&ring, 2);
     let waiter = ring.waiter(&[], 0);
@@ -360,9 +363,9 @@ fn a_shared_child_that_crashes_is_started_again_and_keeps_the_slot() {
     for _ in 0..3 {
         let before = callers[0].pid();
         callers[0].error("die", json!({}));
-        wait_until("another one", || callers[1].pid() != before);
+        wait_until("the next child answers", || callers[1].pid() != before);
         assert_eq!(ring.show()["holder"]["id"], id);
-        assert_eq!(ring.waiting().len(), 1, "somebody got in between");
+        assert_eq!(ring.waiting().len(), 1, "the waiter got the slot in between");
     }
     ring.expect_one_at_a_time();
     drop(waiter);
@@ -373,7 +376,7 @@ fn a_shared_child_that_crashes_is_started_again_and_keeps_the_slot() {
     ring.expect_over();
 }
 
-/// Both eras and capabilities aside, it is one command for all: who comes first may be of any kind.
+/// Ten equal sessions begin at once. Whichever is first, they share one child.
 #[test]
 fn ten_sessions_at_once_have_one_child() {
     let ring = Ring::new();

@@ -1,5 +1,5 @@
-//! Holders of a slot that take their time: to get ready, while others have no patience; and to end, while somebody waits. And those
-//! who never get ready, so that nobody is asked any more to make room for the next one.
+//! Holders of a slot that take long: to get ready, while hosts are impatient, and to end, while a newcomer waits. And
+//! holders that never get ready, until newcomers no longer ask them to hand over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ fn start_time() -> Duration {
     Duration::from_secs(if is_long() { 45 } else { 6 })
 }
 
-/// How long a host waits for that.
+/// How long a host waits for a holder to be ready.
 fn patience_of_host() -> Duration {
     Duration::from_secs(if is_long() { 5 } else { 1 })
 }
@@ -28,7 +28,7 @@ fn stop_time() -> Duration {
     Duration::from_secs(if is_long() { 20 } else { 3 })
 }
 
-/// For all that takes so long.
+/// The deadline for a start and an end together.
 fn patience() -> Duration {
     PATIENCE + start_time() + stop_time()
 }
@@ -38,7 +38,7 @@ fn show(stage: &Stage) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_default()
 }
 
-/// Waits until the slot is in a state, and returns all that is said of it.
+/// Waits until the slot is in this state, and returns the output of `slot show`.
 fn wait_for_state(stage: &Stage, state: &str) -> Value {
     let mut shown = Value::Null;
     let came = comes_true(patience(), &mut || {
@@ -53,14 +53,14 @@ fn was_handed_over(tenure: &Value) -> bool {
     tenure["why"].as_str().is_some_and(|why| why.starts_with("it was asked to hand over its slot"))
 }
 
-/// Nostray's processes around a holder, and how it is told that the child is ready.
+/// How nostray runs the holder, and how it learns that the child is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Ready is a file.
+    /// The child is ready when it has written a file.
     Direct,
-    /// Ready is the first answer.
+    /// The child is ready with its first answer.
     Managed,
-    /// The same, with the child in the background for all who want to share it.
+    /// The same, with a child that sessions share.
     Shared,
 }
 
@@ -76,12 +76,12 @@ impl Way {
     }
 }
 
-/// What a host says first.
+/// The parameters of a host's first message.
 fn hello() -> Value {
     json!({ "protocolVersion": "2025-06-18", "capabilities": {} })
 }
 
-/// Starts somebody who wants the slot for a command.
+/// Starts a contender that wants the slot for this command.
 fn start(stage: &Stage, way: Way, if_taken: &str, options: &[&str], command: &[String]) -> Caller {
     let own = way.options(stage, if_taken);
     let options: Vec<&str> = own.iter().map(String::as_str).chain(options.iter().copied()).collect();
@@ -89,7 +89,8 @@ fn start(stage: &Stage, way: Way, if_taken: &str, options: &[&str], command: &[S
     stage.start_command(&options, &command)
 }
 
-/// A server that needs so long before it answers, and writes the file by then; with a lock that nobody else may have meanwhile.
+/// A server that needs this long before it answers and has written the file. It holds a lock that no other server may
+/// have meanwhile.
 fn slow_to_start(stage: &Stage, way: Way, time: Duration) -> Vec<String> {
     let [claim, ready] = ["claim", "ready"].map(|name| stage.file(name));
     if way == Way::Direct {
@@ -101,7 +102,8 @@ fn slow_to_start(stage: &Stage, way: Way, time: Duration) -> Vec<String> {
     stage.server(&["--claim", &claim, "--start-delay", &time.as_millis().to_string()])
 }
 
-/// A host that has no patience: it starts one, ends it when it has waited long enough, and starts another one, until this is dropped.
+/// An impatient host: it starts a contender, ends it after a while without an answer, and starts the next one, until
+/// this value is dropped.
 struct Impatient {
     is_over: Arc<AtomicBool>,
     tries: Arc<AtomicUsize>,
@@ -116,27 +118,28 @@ impl Impatient {
             while !stop.load(Ordering::Relaxed) {
                 let command = slow_to_start(&stage, way, start_time());
                 let mut newcomer = start(&stage, way, if_taken, &[], &command);
-                // As the holder says it: of those who share, whoever is first decides who can be served by that child.
+                // The same handshake as the holder's: with `share`, the first session decides which sessions the child
+                // can serve.
                 newcomer.try_send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello() }));
                 comes_true(patience_of_host(), &mut || stop.load(Ordering::Relaxed));
                 let tries = count.fetch_add(1, Ordering::Relaxed);
                 if if_taken == "fail" && !stop.load(Ordering::Relaxed) {
                     assert_eq!(newcomer.code(), 75, "{}", newcomer.errors());
                     let errors = newcomer.errors();
-                    // The last of them may come when it is ready.
+                    // The last contender may come when the holder is ready.
                     let tells_state = ["starting for", "ready for"].iter().any(|state| errors.contains(state));
                     assert!(errors.contains("slot s is taken by") && tells_state, "{errors}");
                 }
                 if tries % 2 == 0 {
                     newcomer.close();
                     newcomer.code();
-                } // else it is killed when it is dropped
+                } // else the drop kills it
             }
         });
         Self { is_over, tries, thread: Some(thread) }
     }
 
-    /// How often it has tried.
+    /// Ends the host, and returns how often it has tried.
     fn end(mut self) -> usize {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.take().expect("is there").join().expect("no panic");
@@ -151,7 +154,7 @@ impl Drop for Impatient {
 }
 
 #[test]
-fn nobody_who_is_starting_is_ended_for_hosts_without_patience() {
+fn impatient_hosts_do_not_end_a_holder_that_is_starting() {
     let direct = ["wait", "fail", "replace"].map(|if_taken| (Way::Direct, if_taken));
     let managed = ["wait", "fail", "replace"].map(|if_taken| (Way::Managed, if_taken));
     let all = direct.into_iter().chain(managed).chain([(Way::Shared, "share")]).collect();
@@ -160,27 +163,28 @@ fn nobody_who_is_starting_is_ended_for_hosts_without_patience() {
         let began = Instant::now();
         let mut holder = start(&stage, way, if_taken, &[], &slow_to_start(&stage, way, start_time()));
         let hello = holder.ask("initialize", hello());
-        wait_until("it has started", || stage.lives().len() == 1);
+        wait_until("the holder has started", || stage.lives().len() == 1);
         let child = stage.child();
         let hosts = [(); 3].map(|()| Impatient::begin(&stage, way, if_taken));
-        // Until it is ready, it is the only one there ever was; whether the others wait, fail, ask or share.
+        // Until the holder is ready, no other child is started, with every policy of the newcomers.
         let mut looks = 0;
         while began.elapsed() + Duration::from_millis(500) < start_time() {
             let (is_alone, shown) = (child.is_alive() && stage.lives().len() == 1, show(&stage));
             if began.elapsed() >= start_time() {
-                break; // a look can take so long on a busy machine that it is ready meanwhile
+                break; // on a busy machine the holder may become ready during one look
             }
             assert!(is_alone, "{way:?} {if_taken}: {}", stage.journal());
             assert_eq!(shown["state"], "starting", "{way:?} {if_taken}: {shown:#}");
             looks += 1;
-            // What should not happen has no event; and a look takes time from those who are looked at.
+            // Sample slowly: a start that must not happen gives no event, and each look takes CPU time from the
+            // processes under test.
             std::thread::sleep(Duration::from_millis(200));
         }
         let answer = holder.answer(hello);
         assert!(answer.get("result").is_some(), "{way:?} {if_taken}: {answer}");
-        wait_until("it is ready", || !show(&stage)["history"][0]["ready"].is_null());
+        wait_until("the holder is ready", || !show(&stage)["history"][0]["ready"].is_null());
         let tries: usize = hosts.map(Impatient::end).iter().sum();
-        // Five and fifteen, if the machine is not busy.
+        // On an idle machine: five looks and fifteen tries.
         assert!(looks > 0 && tries >= 3, "{way:?} {if_taken}: {looks} looks, {tries} tries");
         let first = show(&stage)["history"][0].take();
         let moment = |what: &str| Duration::from_millis(first[what]["since_boot"].as_u64().expect("a moment"));
@@ -201,8 +205,8 @@ fn nobody_who_is_starting_is_ended_for_hosts_without_patience() {
     });
 }
 
-/// A tree that takes its time to end, and says so at the end of it: its first process ends at once, and another one does not. Both have
-/// a lock that nobody else may have meanwhile.
+/// A tree that takes long to end: its first process ends at once, and a second one writes a file when it ends. Both
+/// hold a lock that no other tree may have meanwhile.
 fn slow_to_stop(stage: &Stage, way: Way) -> Vec<String> {
     let [claim, overlap, ready, flushed] = ["claim", "overlap", "ready", "flushed"].map(|name| stage.file(name));
     let (badchild, time) = (badchild().display().to_string(), stop_time());
@@ -210,7 +214,7 @@ fn slow_to_stop(stage: &Stage, way: Way) -> Vec<String> {
         Way::Direct => format!(": > {ready}; exec {badchild} slow 1 {flushed}.first >/dev/null"),
         Way::Managed | Way::Shared => format!("exec {}", stage.server(&[]).join(" ")),
     };
-    // The one that takes its time has caught SIGTERM before the first one does anything.
+    // The slow process installs its handler for SIGTERM before the first process does anything.
     let script = format!(
         "exec 9>{claim}; flock -n 9 || echo two >> {overlap}; \
          {badchild} slow {} {flushed} </dev/null >{flushed}.ready & \
@@ -220,7 +224,7 @@ fn slow_to_stop(stage: &Stage, way: Way) -> Vec<String> {
     vec!["sh".to_owned(), "-c".to_owned(), script]
 }
 
-/// Somebody who looks, when it starts, whether all of that is over.
+/// A newcomer's child that checks at its start whether the old tree has ended.
 fn comes_after(stage: &Stage) -> Vec<String> {
     let [claim, overlap, came, flushed] = ["claim", "overlap", "came", "flushed"].map(|name| stage.file(name));
     let script = format!(
@@ -229,19 +233,19 @@ fn comes_after(stage: &Stage) -> Vec<String> {
     vec!["sh".to_owned(), "-c".to_owned(), script]
 }
 
-/// Who is killed in the middle of it.
+/// The process that is killed in the middle of the handover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Killed {
-    Nobody,
+    NoProcess,
     Front,
     FrontOfNewcomer,
 }
 
 #[test]
-fn a_holder_that_needs_long_to_end_has_the_time_and_the_next_one_starts_when_nothing_is_left() {
+fn a_holder_that_needs_long_to_end_gets_its_grace_and_the_next_starts_when_its_tree_is_empty() {
     let mut all = Vec::new();
     for way in [Way::Direct, Way::Managed, Way::Shared] {
-        all.extend([Killed::Nobody, Killed::Front, Killed::FrontOfNewcomer].map(|killed| (way, killed)));
+        all.extend([Killed::NoProcess, Killed::Front, Killed::FrontOfNewcomer].map(|killed| (way, killed)));
     }
     in_parallel(all, |(way, killed)| {
         let what = format!("{way:?}, {killed:?} is killed");
@@ -260,7 +264,7 @@ fn a_holder_that_needs_long_to_end_has_the_time_and_the_next_one_starts_when_not
         assert_eq!(stopping["holder"]["id"], old["holder"]["id"], "{what}: {stopping:#}");
         assert_eq!(stopping["waiting"][0]["for"], "replace", "{what}: {stopping:#}");
         if killed == Killed::FrontOfNewcomer {
-            // It is the holder's own affair by now; and somebody else may come.
+            // The holder goes on ending without its newcomer, and another newcomer comes.
             drop(newcomer);
             newcomer = start(&stage, Way::Managed, "replace", &[], &comes_after(&stage));
         }
@@ -268,15 +272,24 @@ fn a_holder_that_needs_long_to_end_has_the_time_and_the_next_one_starts_when_not
             let front = old["holder"]["front"]["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
             let front = Found::by_pid(badchild::pid(front.expect("a number"))).expect("is there");
             front.send(Signal::KILL);
-            wait_until("it is gone", || !front.is_alive());
+            wait_until("the front is gone", || !front.is_alive());
         }
         let came = comes_true(patience(), &mut || std::fs::exists(stage.file("came")).expect("look"));
-        assert!(came, "{what}: nobody came: {}\n{:#}\n{}", newcomer.errors(), show(&stage), stage.journal());
+        assert!(
+            came,
+            "{what}: no newcomer's child started: {}\n{:#}\n{}",
+            newcomer.errors(),
+            show(&stage),
+            stage.journal()
+        );
         assert!(tree.iter().all(|found| !found.is_alive()), "{what}: {tree:?}");
         assert!(began.elapsed() >= stop_time(), "{what}: {:?}", began.elapsed());
         let overlap = std::fs::read_to_string(stage.file("overlap")).unwrap_or_default();
         assert_eq!(overlap, "", "{what}: {}", stage.journal());
-        assert!(std::fs::exists(stage.file("flushed")).expect("look"), "{what}: it was shot");
+        assert!(
+            std::fs::exists(stage.file("flushed")).expect("look"),
+            "{what}: the holder's tree was killed within its grace"
+        );
         let journal = stage.journal();
         assert!(journal.contains("stopping: it was asked to hand over its slot"), "{what}: {journal}");
         assert!(!journal.contains("did not end when asked"), "{what}: {journal}");
@@ -298,14 +311,14 @@ fn a_holder_that_needs_long_to_end_has_the_time_and_the_next_one_starts_when_not
     });
 }
 
-/// Somebody whose child is never ready, and waits for the next try.
+/// A contender whose child exits at once, and which waits for its next try.
 fn hopeless(stage: &Stage, options: &[&str]) -> Caller {
     let options = [&["--backoff", "1h..1h", "--max-failures", "99/1m"], options].concat();
     start(stage, Way::Managed, "replace", &options, &stage.server(&["--exit-at-once", "3"]))
 }
 
 #[test]
-fn when_a_slot_has_changed_hands_too_often_without_anybody_being_ready_nobody_is_asked_any_more() {
+fn when_a_slot_has_changed_hands_too_often_without_a_ready_holder_newcomers_wait() {
     for (limit, allowed) in [(Some("1/1m"), 2), (None, 4)] {
         let stage = Stage::new();
         let options: Vec<&str> = limit.map(|limit| ["--max-handovers", limit]).into_iter().flatten().collect();
@@ -313,7 +326,7 @@ fn when_a_slot_has_changed_hands_too_often_without_anybody_being_ready_nobody_is
         for number in 1..=allowed {
             let id = wait_for_state(&stage, "backing-off")["holder"]["id"].take();
             callers.push(hopeless(&stage, &options));
-            wait_until("it has changed hands", || {
+            wait_until("the slot has changed hands", || {
                 let shown = show(&stage);
                 shown["history"].as_array().is_some_and(|all| all.len() > number) && shown["holder"]["id"] != id
             });
@@ -324,7 +337,7 @@ fn when_a_slot_has_changed_hands_too_often_without_anybody_being_ready_nobody_is
             "it changed hands {allowed} times without a holder getting ready (limit {}), so the holder is not asked to hand over",
             limit.unwrap_or("3/1m")
         );
-        wait_until("it says so", || late.errors().contains(&why));
+        wait_until("the newcomer says why it waits", || late.errors().contains(&why));
         assert!(late.errors().contains("waiting instead"), "{}", late.errors());
         assert!(stage.journal().contains(&why), "{}", stage.journal());
         let shown = show(&stage);
@@ -334,14 +347,16 @@ fn when_a_slot_has_changed_hands_too_often_without_anybody_being_ready_nobody_is
         assert_eq!(text.matches("never").count(), allowed + 1, "{text}");
         assert_eq!(text.matches("it was asked to hand over its slot").count(), allowed, "{text}");
         assert!(text.contains("waits for"), "{text}");
-        // It is not asked later either; it has its turn when the holder has ended.
+        // The holder is not asked later either. The newcomer gets the slot when the holder has ended.
         let mut holder = callers.pop().expect("is there");
         assert!(!comes_true(Duration::from_millis(1500), &mut || holder.process.try_wait().expect("look").is_some()));
         holder.close();
         holder.code();
-        wait_until("it has it", || show(&stage)["history"].as_array().is_some_and(|all| all.len() == allowed + 2));
+        wait_until("the newcomer has the slot", || {
+            show(&stage)["history"].as_array().is_some_and(|all| all.len() == allowed + 2)
+        });
         for mut caller in callers {
-            // Those who were asked to hand over have ended.
+            // The contenders that were asked to hand over have ended.
             caller.code();
         }
         late.close();
@@ -351,7 +366,7 @@ fn when_a_slot_has_changed_hands_too_often_without_anybody_being_ready_nobody_is
     }
 }
 
-/// Most servers that talk through their streams end with their input, and know no signal.
+/// Most stdio servers end with their input, and handle no signal.
 #[test]
 fn a_supervised_holder_is_asked_to_hand_over_by_the_end_of_its_input() {
     for way in [Way::Managed, Way::Shared] {

@@ -1,5 +1,5 @@
-//! What shows that there was one owner at a time: what the servers have written down, who was seen with the database open, what the slot
-//! remembers, and the database itself.
+//! The evidence that there was one owner at a time: the record of the servers, the processes that were seen with the
+//! database open, the history of the slot, and the database itself.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use testkit::stage::Stage;
 
 use crate::wreck::rows;
 
-/// A line of the record that all servers keep together.
+/// A line of the record that all servers append to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) pid: i64,
@@ -35,13 +35,13 @@ pub(crate) fn record(stage: &Stage) -> Vec<Entry> {
     text.lines().map(entry).collect()
 }
 
-/// Those who have this on record, in order.
-pub(crate) fn those_who(stage: &Stage, what: &str) -> Vec<i64> {
+/// The pids of the servers that recorded this, in order.
+pub(crate) fn pids_with(stage: &Stage, what: &str) -> Vec<i64> {
     let is_so = |entry: &Entry| entry.what.split(' ').next() == Some(what);
     record(stage).into_iter().filter(is_so).map(|entry| entry.pid).collect()
 }
 
-/// Looks all the time who has the database open, through /proc.
+/// Samples through /proc which processes have the database open.
 pub(crate) struct Watch {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<Seen>>,
@@ -50,9 +50,9 @@ pub(crate) struct Watch {
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) looks: u32,
-    /// Everybody who ever had it open.
+    /// All processes that were seen with the database open.
     pub(crate) users: BTreeSet<i32>,
-    /// At the same moment.
+    /// The largest set of processes that had it open at the same moment.
     pub(crate) most: BTreeSet<i32>,
 }
 
@@ -64,21 +64,22 @@ impl Watch {
             let all = nostray_sys::proc::scan().unwrap_or_default();
             all.into_iter().map(|stat| (stat.pid.as_raw_pid(), stat.start))
         };
-        // Strangers, who are many.
+        // Exclude the many processes that run already.
         let before: BTreeSet<_> = scan().collect();
         let thread = std::thread::spawn(move || {
             let mut seen = Seen::default();
             while !stop.load(Ordering::Relaxed) {
                 let ours = scan().filter(|process| !before.contains(process)).map(|(pid, _)| pid);
                 let first: BTreeSet<i32> = ours.filter(|pid| has_open(*pid, &database)).collect();
-                // One may have closed it and the next one opened it while one looks. Who is seen again has had it meanwhile, too.
+                // During a scan, one server may close the database and the next one open it. A process that has it open
+                // in both scans had it open in between.
                 let again: BTreeSet<i32> = first.iter().copied().filter(|pid| has_open(*pid, &database)).collect();
                 seen.looks += 1;
                 seen.users.extend(&first);
                 if again.len() > seen.most.len() {
                     seen.most = again;
                 }
-                // Samples: an open file has no event that a stranger could wait for.
+                // Polls: another process gets no event when a file is opened.
                 std::thread::sleep(Duration::from_millis(25));
             }
             seen
@@ -108,7 +109,7 @@ fn has_open(pid: i32, database: &str) -> bool {
     })
 }
 
-/// Sees that the database is whole, with every row that anybody was told was in it.
+/// Checks that the database is intact and has all rows.
 pub(crate) fn expect_whole(stage: &Stage) {
     let mut command = stage.scene.command("python3".as_ref());
     let output = command.args([stage.file("server.py"), "check".to_owned(), stage.file("db")]).output().expect("run");
@@ -117,31 +118,31 @@ pub(crate) fn expect_whole(stage: &Stage) {
     assert_eq!(found["memories"], rows());
     assert_eq!(found["sum"].as_f64(), Some((rows() * (rows() - 1) / 2) as f64));
     let lives: Vec<i64> = found["lives"].as_array().expect("a list").iter().filter_map(Value::as_i64).collect();
-    assert_eq!(lives, those_who(stage, "committed"));
+    assert_eq!(lives, pids_with(stage, "committed"));
 }
 
-/// Sees that no two had the database at once, and says what was seen of it.
-pub(crate) fn expect_nobody_met_another(stage: &Stage, watch: Watch) -> Seen {
+/// Checks that no two servers had the database at once, and returns what the watch saw.
+pub(crate) fn expect_no_two_servers_at_once(stage: &Stage, watch: Watch) -> Seen {
     let seen = watch.end();
     assert_eq!(seen.most.len(), 1, "{seen:?}");
     for evidence in ["two", "locked"] {
-        assert_eq!(those_who(stage, evidence), [0; 0], "{:#?}\n{}", record(stage), stage.journal());
+        assert_eq!(pids_with(stage, evidence), [0; 0], "{:#?}\n{}", record(stage), stage.journal());
     }
     seen
 }
 
-/// Sees that there was one owner at a time, whoever is asked: the servers, the database, /proc, and the slot; that nobody was shot;
-/// and that the database is whole.
+/// Checks that there was one owner at a time, by the record of the servers, the database, /proc, and the slot; that no
+/// server was killed; and that the database is intact.
 pub(crate) fn expect_one_owner_at_a_time(stage: &Stage, watch: Watch, owners: usize) {
-    let seen = expect_nobody_met_another(stage, watch);
+    let seen = expect_no_two_servers_at_once(stage, watch);
     let journal = || stage.journal();
-    let started = those_who(stage, "start");
+    let started = pids_with(stage, "start");
     assert_eq!(started.len(), owners, "{:#?}\n{}", record(stage), journal());
     for milestone in ["recovered", "ready", "closed"] {
-        assert_eq!(those_who(stage, milestone), started, "{:#?}\n{}", record(stage), journal());
+        assert_eq!(pids_with(stage, milestone), started, "{:#?}\n{}", record(stage), journal());
     }
     assert!(seen.users.iter().all(|pid| started.contains(&i64::from(*pid))), "{seen:?} {started:?}");
-    // The first one is seen for as long as it recovers.
+    // The first server recovers for so long that some sample sees it.
     assert!(seen.looks > 10 && seen.users.contains(&i32::try_from(started[0]).expect("small")), "{seen:?}");
     let shown = show(stage);
     let history = shown["history"].as_array().expect("a list");
@@ -161,7 +162,7 @@ pub(crate) fn expect_one_owner_at_a_time(stage: &Stage, watch: Watch, owners: us
     expect_whole(stage);
 }
 
-/// On the direct path, a moment after it has answered.
+/// Waits until the record says ready. On the direct path that is a moment after the first answer.
 pub(crate) fn expect_ready(stage: &Stage) {
     wait_until("the holder is on record as ready", || show(stage)["state"] == "ready");
 }

@@ -1,4 +1,4 @@
-//! Hosts without patience, and what they start.
+//! Impatient hosts, and the sessions that they start.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use testkit::stage::{Caller, Stage};
 use crate::evidence::record;
 use crate::wreck::{patience, rows};
 
-/// One that the host has started, and has asked for what it wants to know first.
+/// A session that the host has started, with its first message sent.
 pub(crate) struct Session {
     pub(crate) caller: Caller,
     pub(crate) is_answered: bool,
@@ -17,7 +17,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn begin(mut caller: Caller) -> Self {
-        // One that did not get the slot may have ended.
+        // A contender that did not get the slot may have ended.
         caller.try_send(&json!({ "jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": {} }));
         Self { caller, is_answered: false }
     }
@@ -38,14 +38,14 @@ impl Session {
         assert!(came, "no answer: {}", self.caller.errors());
     }
 
-    /// Sees that it is served, by whom, and from the whole database.
+    /// Checks that the session is served from the whole database, and returns the pid of the server.
     pub(crate) fn who(&mut self) -> i64 {
         let who = self.caller.who();
         assert_eq!(who["memories"], rows());
         who["pid"].as_i64().expect("a number")
     }
 
-    /// Sees that it has ended without the slot, and why.
+    /// Checks that the front has ended without the slot, with this reason.
     pub(crate) fn expect_refusal(&mut self, why: &str) {
         assert_eq!(self.caller.code(), 75, "{}", self.caller.errors());
         let errors = self.caller.errors();
@@ -53,8 +53,8 @@ impl Session {
     }
 }
 
-/// A host that starts another one each time its patience is over, until one has answered; or so much time has passed, and it has
-/// started a few. What it has started before is left as it is, and only ends if somebody ends it.
+/// A host that starts another session each time its patience is over, until one session is answered, or until this much
+/// time has passed and it has started a few. It does not end the sessions that it started before.
 pub(crate) fn impatient_host(
     patience: Duration,
     within: Duration,
@@ -72,12 +72,12 @@ pub(crate) fn impatient_host(
 
 pub(crate) const A_FEW: usize = 6;
 
-/// Three were started in vain at least, while the first one was at it.
+/// Checks that the host started at least three sessions while the first server recovered.
 pub(crate) fn expect_impatience(sessions: &[Session]) {
     assert!(sessions.len() >= 3, "only {} sessions: the host had no reason to be impatient", sessions.len());
 }
 
-/// A host that hangs up when it has no patience left, and kills every other time, as hosts do: the end of its input comes first.
+/// A host that closes the session's input when its patience is over, and also kills the front every other time.
 pub(crate) fn ends_what_it_started(
     stage: &Stage,
     patience: Duration,
@@ -86,13 +86,13 @@ pub(crate) fn ends_what_it_started(
     let (began, mut left) = (Instant::now(), Vec::new());
     loop {
         let mut session = Session::begin(start());
-        // On a machine that is busy with other tests, even a start without work may take long; then it becomes more patient.
+        // On a busy machine even a start without recovery may take long, so the host becomes more patient.
         let patience = patience * (1 + u32::try_from(left.len()).expect("few") / 8);
         if comes_true(patience, &mut || session.is_answered()) {
             return (left.len() + 1, session);
         }
         let is_too_long = began.elapsed() > self::patience();
-        assert!(!is_too_long, "nobody is ever ready: {:#?}\n{}", record(stage), stage.journal());
+        assert!(!is_too_long, "no server is ever ready: {:#?}\n{}", record(stage), stage.journal());
         session.caller.close();
         if left.len() % 2 == 0 {
             session.caller.process.kill().expect("kill");

@@ -1,9 +1,9 @@
-//! The loop that slots are for, with a real database: a server that needs longer to recover its log than its host waits, and a host
-//! that starts another one each time. With a PID file nobody is ever ready. With a slot one is, whatever newcomers are told to do, and
-//! the database is whole and had one user at a time.
+//! The crash loop that slots prevent, with a real database: a server needs longer to recover its log than its host
+//! waits, and the host starts another server each time. With a PID file no server is ever ready. With a slot one is,
+//! with every policy of the newcomers, and the database is intact and had one user at a time.
 //!
-//! A program of its own: how long a host waits follows from how long a server that was measured first needed. Tests beside it that take the
-//! processors away make the server late and the hosts start ever more contenders.
+//! A test program of its own: the patience of the hosts follows from the time that a server needed in a first
+//! measurement. Tests that take the CPUs at the same time delay the server, and the hosts start ever more contenders.
 
 mod evidence;
 mod hosts;
@@ -16,13 +16,14 @@ use badchild::wait_until;
 use testkit::stage::Stage;
 
 use evidence::{
-    Watch, expect_nobody_met_another, expect_one_owner_at_a_time, expect_ready, expect_whole, record, show, those_who,
+    Watch, expect_no_two_servers_at_once, expect_one_owner_at_a_time, expect_ready, expect_whole, pids_with, record,
+    show,
 };
 use hosts::{A_FEW, Session, ends_what_it_started, expect_impatience, impatient_host};
 use wreck::{Path, Wreck, patience, plain, say, slotted};
 
 #[test]
-fn with_a_pid_file_nobody_is_ever_ready_although_one_that_is_left_alone_would_be() {
+fn with_a_pid_file_no_server_is_ever_ready_although_a_server_left_alone_would_be() {
     let Some(wreck) = Wreck::find() else { return };
     let stage = wreck.copy();
     let pid_file = stage.file("pid");
@@ -30,46 +31,48 @@ fn with_a_pid_file_nobody_is_ever_ready_although_one_that_is_left_alone_would_be
     let start = || {
         let caller = plain(&stage, &["--pid-file", &pid_file]);
         count += 1;
-        // A file that is not written yet keeps nobody away, and two would be at it at once. That is another story.
-        wait_until("it is at its work", || those_who(&stage, "opens").len() == count);
+        // Wait until the server is at work: before it has written its PID file, a second server would start beside it,
+        // which is another problem.
+        wait_until("the server is at work", || pids_with(&stage, "opens").len() == count);
         caller
     };
-    // As long as three of them would need, one after the other.
+    // As long as three servers would need, one after the other.
     let mut sessions = impatient_host(wreck.patience_of_host(), wreck.alone * 3, start);
     assert!(sessions.len() >= A_FEW, "{} {:#?}", sessions.len(), record(&stage));
     assert!(sessions.iter_mut().all(|session| !session.is_answered()), "{:#?}", record(&stage));
-    assert_eq!(those_who(&stage, "ready"), [0; 0], "{:#?}", record(&stage));
-    // Everybody but the last one was killed, by the next one.
+    assert_eq!(pids_with(&stage, "ready"), [0; 0], "{:#?}", record(&stage));
+    // The next server killed each of them except the last.
     let mut last = sessions.pop().expect("is there");
     for mut session in sessions {
         let mut ended = None;
-        wait_until("it has ended", || {
+        wait_until("the server has ended", || {
             ended = session.caller.process.try_wait().expect("look");
             ended.is_some()
         });
         assert!(ended.is_some_and(|status| status.code().is_none()), "{ended:?}");
     }
     say(&format!(
-        "with a PID file: {} of {count} were killed in {:.1?}, and nobody was ready",
+        "with a PID file: {} of {count} servers were killed in {:.1?}, and none was ready",
         count - 1,
         began.elapsed()
     ));
-    // And that is all that was wrong.
+    // Left alone, the last server gets ready.
     last.expect_answer();
     last.who();
     last.caller.end(&stage);
     expect_whole(&stage);
 }
 
-/// An impatient host over one wreck, until somebody has answered it; with everybody whom it has started. None where it cannot be played.
+/// Runs an impatient host with one wreck until a server answers, and returns all its sessions. `None` where the test is
+/// skipped.
 fn crowd(path: Path, if_taken: &str) -> Option<(Stage, Watch, Vec<Session>)> {
     let wreck = Wreck::find()?;
     let stage = wreck.copy();
     let watch = Watch::over(&stage);
     let start = || {
         let caller = slotted(&stage, path, if_taken, &[]);
-        // Whoever comes after the first one finds it at its work.
-        wait_until("it is at its work", || !those_who(&stage, "opens").is_empty());
+        // Later sessions find the first server at work.
+        wait_until("the server is at work", || !pids_with(&stage, "opens").is_empty());
         caller
     };
     let sessions = impatient_host(wreck.patience_of_host(), patience(), start);
@@ -78,23 +81,23 @@ fn crowd(path: Path, if_taken: &str) -> Option<(Stage, Watch, Vec<Session>)> {
 }
 
 #[test]
-fn who_waits_lets_the_first_one_get_ready_and_comes_after_it() {
-    who_waits(Path::Managed);
+fn newcomers_that_wait_let_the_first_server_get_ready_and_come_after_it() {
+    newcomers_wait(Path::Managed);
 }
 
 #[test]
-fn who_waits_for_a_file_to_be_there_lets_the_first_one_get_ready_too() {
-    who_waits(Path::Direct);
+fn newcomers_that_wait_let_the_first_server_get_ready_also_with_a_ready_file() {
+    newcomers_wait(Path::Direct);
 }
 
-fn who_waits(path: Path) {
+fn newcomers_wait(path: Path) {
     let Some((stage, watch, mut sessions)) = crowd(path, "wait") else { return };
     let (first, rest) = sessions.split_first_mut().expect("is there");
     assert!(first.is_answered() && rest.iter_mut().all(|session| !session.is_answered()));
     let pid = first.who();
-    assert_eq!(those_who(&stage, "start"), [pid]);
-    // The last one may have been started at the very moment.
-    wait_until("the others stand in the queue", || {
+    assert_eq!(pids_with(&stage, "start"), [pid]);
+    // The last session may have been started only now.
+    wait_until("the others are in the queue", || {
         show(&stage)["waiting"].as_array().map(Vec::len) == Some(rest.len())
     });
     expect_ready(&stage);
@@ -116,23 +119,23 @@ fn who_waits(path: Path) {
 }
 
 #[test]
-fn who_fails_is_told_who_is_starting_and_the_first_one_gets_ready() {
-    who_fails(Path::Managed);
+fn newcomers_that_fail_are_told_that_a_server_is_starting_and_the_first_server_gets_ready() {
+    newcomers_fail(Path::Managed);
 }
 
 #[test]
-fn who_fails_for_a_file_to_be_there_is_told_the_same() {
-    who_fails(Path::Direct);
+fn newcomers_that_fail_are_told_that_a_server_is_starting_also_with_a_ready_file() {
+    newcomers_fail(Path::Direct);
 }
 
-fn who_fails(path: Path) {
+fn newcomers_fail(path: Path) {
     let Some((stage, watch, mut sessions)) = crowd(path, "fail") else { return };
     let mut first = sessions.remove(0);
     assert!(first.is_answered());
     sessions[0].expect_refusal(", starting for ");
     for session in &mut sessions {
         session.expect_refusal("");
-        // On a busy machine, several may come between the moment when it is ready and the one when its host sees the answer.
+        // On a busy machine, several newcomers may come after the server is ready and before its host sees the answer.
         let errors = session.caller.errors();
         assert!([", starting for ", ", ready for "].iter().any(|state| errors.contains(state)), "{errors}");
     }
@@ -143,24 +146,25 @@ fn who_fails(path: Path) {
 }
 
 #[test]
-fn who_replaces_waits_for_the_first_one_to_get_ready_and_finds_its_work_done() {
-    who_replaces(Path::Managed);
+fn newcomers_that_replace_wait_until_the_first_server_is_ready_and_find_its_work_done() {
+    newcomers_replace(Path::Managed);
 }
 
 #[test]
-fn who_replaces_waits_for_a_file_to_be_there_too() {
-    who_replaces(Path::Direct);
+fn newcomers_that_replace_wait_until_the_first_server_is_ready_also_with_a_ready_file() {
+    newcomers_replace(Path::Direct);
 }
 
-fn who_replaces(path: Path) {
+fn newcomers_replace(path: Path) {
     let Some((stage, watch, mut sessions)) = crowd(path, "replace") else { return };
     let mut last = sessions.pop().expect("is there");
     last.expect_answer();
     let pid = last.who();
-    let started = those_who(&stage, "start");
+    let started = pids_with(&stage, "start");
     assert_eq!(started.last(), Some(&pid), "{:#?}", record(&stage));
-    // It has handed over when it was ready, and whoever came in between was told that somebody came later. (If somebody came at the
-    // very moment, the one before it may have had its turn; and may have been asked for it before it could answer.)
+    // The first server handed over when it was ready, and the newcomers in between were told that a later one replaces
+    // it. If the last newcomer came at that very moment, the one before it may have had the slot, and may have been
+    // asked to hand over before it could answer.
     let mut owners = 1;
     for (at, session) in sessions.iter_mut().enumerate() {
         let code = session.caller.code();
@@ -182,7 +186,7 @@ fn who_replaces(path: Path) {
 }
 
 #[test]
-fn who_shares_waits_with_the_first_one_and_all_are_answered() {
+fn newcomers_that_share_wait_for_the_first_server_and_all_are_answered() {
     let Some((stage, watch, mut sessions)) = crowd(Path::Managed, "share") else { return };
     let all: BTreeSet<i64> = sessions
         .iter_mut()
@@ -203,7 +207,7 @@ fn who_shares_waits_with_the_first_one_and_all_are_answered() {
 }
 
 #[test]
-fn a_shared_server_gets_ready_although_each_host_kills_what_it_has_started() {
+fn a_shared_server_gets_ready_although_the_host_ends_each_session_that_it_started() {
     let Some(wreck) = Wreck::find() else { return };
     let stage = wreck.copy();
     let watch = Watch::over(&stage);
@@ -218,9 +222,10 @@ fn a_shared_server_gets_ready_although_each_host_kills_what_it_has_started() {
     expect_one_owner_at_a_time(&stage, watch, 1);
 }
 
-/// What is ended goes on for as long as its graces allow, and nobody else begins before that. Then the work is done, once.
+/// A server that has to end goes on within its grace, and no other server starts before that. So the recovery is done
+/// once.
 #[test]
-fn a_server_with_enough_grace_gets_its_work_done_although_each_host_kills_what_it_has_started() {
+fn a_server_with_enough_grace_gets_its_work_done_although_the_host_ends_each_session_that_it_started() {
     let Some(wreck) = Wreck::find() else { return };
     for (path, if_taken) in [(Path::Managed, "wait"), (Path::Direct, "replace")] {
         let stage = wreck.copy();
@@ -231,14 +236,14 @@ fn a_server_with_enough_grace_gets_its_work_done_although_each_host_kills_what_i
         assert!(count >= 3, "{count}");
         session.who();
         session.caller.end(&stage);
-        expect_nobody_met_another(&stage, watch);
-        // The first one has had the work, and nobody after it.
+        expect_no_two_servers_at_once(&stage, watch);
+        // The first server had to recover the log, and no server after it.
         let opened: Vec<_> = record(&stage).into_iter().filter(|entry| entry.what.starts_with("opens ")).collect();
         let (first, rest) = opened.split_first().expect("is there");
         assert!(first.what != "opens 0", "{opened:?}");
         let is_done = rest.iter().all(|entry| entry.what == "opens 0");
         assert!(is_done, "{path:?} {:#?}\n{}", record(&stage), stage.journal());
-        assert_eq!(those_who(&stage, "closed"), those_who(&stage, "start"), "{:#?}", record(&stage));
+        assert_eq!(pids_with(&stage, "closed"), pids_with(&stage, "start"), "{:#?}", record(&stage));
         expect_whole(&stage);
     }
 }

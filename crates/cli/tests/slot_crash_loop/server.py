@@ -1,11 +1,11 @@
 """A server whose store is a real SQLite database, as the memory bridges of agents have one. Only the standard library.
 
-  server.py make DATABASE ROWS        fills a database and says so; whoever reads that kills it, and the log stays
-  server.py check DATABASE            says what is in a database, in JSON
+  server.py make DATABASE ROWS        fills a database and says so; its reader then kills it, and the log stays
+  server.py check DATABASE            prints what is in a database, in JSON
   server.py serve DATABASE RECORD [--pid-file FILE] [--ready-file FILE]
 
-`serve` answers JSON-RPC lines once its database is open. If the last one had no time to close it, that takes long: SQLite recovers the
-log, then all of it is checked, indexed anew, and at last brought into the database; whoever is killed before that has done nothing.
+`serve` answers JSON-RPC lines once its database is open. If the last server had no time to close it, that takes long: SQLite recovers
+the log, then the server checks it, indexes it anew, and checkpoints it. A server that is killed before that has achieved nothing.
 """
 
 import fcntl
@@ -58,7 +58,7 @@ class Server:
         os.write(self.record, f"{os.getpid()} {time.time() * 1000:.0f} {what}\n".encode())
 
     def replace_the_last_one(self, pid_file):
-        """What many servers have: kill whoever is in the file, wait for his end, and write oneself into it."""
+        """What many servers do: kill the process in the file, wait for its end, and write their own pid into it."""
         try:
             with open(pid_file) as file:
                 last = int(file.read())
@@ -71,9 +71,9 @@ class Server:
                         break
                 if time.monotonic() > patience:
                     os.kill(last, signal.SIGKILL)
-                time.sleep(0.002)  # as such guards do: a stranger's end has no event for them
+                time.sleep(0.002)  # as such servers do: they get no event when a stranger ends
         except (OSError, ValueError):
-            pass  # nobody is there
+            pass  # no such process
         with open(pid_file + ".new", "w") as file:
             file.write(str(os.getpid()))
         os.rename(pid_file + ".new", pid_file)
@@ -92,7 +92,7 @@ class Server:
         self.note(f"opens {left}")
         self.db = sqlite3.connect(self.path, timeout=0, isolation_level=None)
         try:
-            # Held from here until the end; for anybody else the database is locked.
+            # Held from here until the end; for any other process the database is locked.
             self.db.execute("PRAGMA locking_mode=EXCLUSIVE")
             self.db.execute("BEGIN EXCLUSIVE")
             self.db.execute("COMMIT")
@@ -106,7 +106,7 @@ class Server:
             self.db.execute("REINDEX")
             [(answer,)] = self.db.execute("PRAGMA integrity_check").fetchall()
             self.note(f"checked {answer}")
-            # Only now there is something that whoever comes next need not do again.
+            # Only from now on the next server need not do this work again.
             [(busy, _, _)] = self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self.note(f"checkpointed {busy}")
         self.db.execute("INSERT INTO lives (pid) VALUES (?)", (os.getpid(),))
@@ -137,7 +137,7 @@ def serve(path, record, *options):
     if "--pid-file" in options:
         server.replace_the_last_one(options["--pid-file"])
     server.open()
-    # From now on it closes its database when asked to end. (Before, there would be nobody to hear: SQLite is at work.)
+    # From now on the server closes its database on SIGTERM. (Before, Python could not run a handler: SQLite is at work.)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         server.note("ready")

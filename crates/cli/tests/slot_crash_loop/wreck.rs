@@ -13,32 +13,33 @@ use crate::hosts::Session;
 
 const SERVER: &str = include_str!("server.py");
 
-/// Rows of the database. So many make a log of about 100 MB; in the long run, one of about 530 MB, near that of the report.
+/// Rows of the database. They make a log of about 100 MB; in long runs about 530 MB, near the size in the bug report.
 pub(crate) fn rows() -> u64 {
     if is_long() { 700_000 } else { 280_000 }
 }
 
-/// For whatever happens once. Most of it is work for the processor, which others may need as well.
+/// The deadline for one step. Most steps need CPU time, which other processes may need as well.
 pub(crate) fn patience() -> Duration {
     PATIENCE * if is_long() { 5 } else { 2 }
 }
 
-/// Past the test's own capture of what is printed.
+/// Writes to the real stderr, past the test runner's capture.
 pub(crate) fn say(text: &str) {
     writeln!(std::io::stderr(), "{text}").ok();
 }
 
-/// A database that nobody has closed: one page, and all the rest in its log.
+/// A database that was never closed: one page, and all the rest in its log.
 pub(crate) struct Wreck {
     folder: Folder,
-    /// How long a server takes that is left alone with it.
+    /// How long a server takes to be ready if it is left alone.
     pub(crate) alone: Duration,
-    /// How long of that it has the processor: in less time nobody is ready, however busy the machine was and is.
+    /// The CPU time that it needs for that. No server is ready in less time, at any load of the machine.
     work: Duration,
 }
 
 impl Wreck {
-    /// The one that all tests copy; there for as long as one of them needs it. None where there is no Python, and that is no failure.
+    /// The wreck that all tests copy, kept as long as a test needs it. `None` where Python is missing and the test is
+    /// skipped.
     pub(crate) fn find() -> Option<Arc<Self>> {
         static ONE: Mutex<Weak<Wreck>> = Mutex::new(Weak::new());
         let works = Command::new("python3").args(["-c", "import sqlite3"]).stderr(Stdio::null()).status();
@@ -53,7 +54,7 @@ impl Wreck {
         Some(wreck)
     }
 
-    /// What a writer leaves that is killed before anything of its log is in the database.
+    /// Makes the files that a writer leaves if it is killed before a checkpoint of its log.
     fn make() -> Self {
         let (scene, folder) = (Scene::new(User::Current), Folder::new("wreck"));
         let script = folder.path().join("server.py");
@@ -61,7 +62,7 @@ impl Wreck {
         let mut writer = scene.command("python3".as_ref());
         writer.arg(&script).arg("make").arg(folder.path().join("db")).arg(rows().to_string());
         let mut writer = Caller::new(writer.stdout(Stdio::piped()).spawn().expect("start"));
-        let made = writer.line_within(patience()).expect("it is made");
+        let made = writer.line_within(patience()).expect("the database is made");
         drop(writer);
         scene.expect_empty();
         let mut wreck = Self { folder, alone: Duration::ZERO, work: Duration::ZERO };
@@ -82,11 +83,12 @@ impl Wreck {
         wreck
     }
 
-    /// A stage with a copy of it.
+    /// A stage with a copy of the wreck.
     pub(crate) fn copy(&self) -> Stage {
         let stage = Stage::new();
         std::fs::write(stage.file("server.py"), SERVER).expect("write");
-        // By another process: nobody whom another thread forks meanwhile has the copies open.
+        // Another process copies: a file that this process has open would be inherited by processes that other threads
+        // fork.
         for file in ["db", "db-wal"] {
             let copied = Command::new("cp").arg(self.folder.path().join(file)).arg(stage.file(file)).status();
             assert!(copied.expect("run cp").success());
@@ -100,11 +102,11 @@ impl Wreck {
     }
 }
 
-/// How long a process has had the processor so far.
+/// The CPU time of a process so far.
 fn work_of(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("is there");
     let (_, fields) = stat.rsplit_once(')').expect("a name");
-    // In user mode and in the kernel: fields 14 and 15, of which the one after the name is the third. In hundredths of a second.
+    // User and system time are fields 14 and 15; the field after the name is the third. In hundredths of a second.
     let ticks = fields.split_ascii_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().expect("a number"));
     Duration::from_millis(ticks.sum::<u64>() * 10)
 }
@@ -123,12 +125,12 @@ pub(crate) fn plain(stage: &Stage, options: &[&str]) -> Caller {
     stage.start_plain(command[0], &command[1..])
 }
 
-/// How a newcomer is started that wants the slot.
+/// How nostray runs a newcomer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Path {
-    /// Ready is the first answer.
+    /// The server is ready with its first answer.
     Managed,
-    /// Ready is a file.
+    /// The server is ready when it has written a file.
     Direct,
 }
 
@@ -141,7 +143,7 @@ pub(crate) fn slotted(stage: &Stage, path: Path, if_taken: &str, options: &[&str
     let command = server(stage, tell);
     let command: Vec<_> = command.iter().map(String::as_str).collect();
     let mut options = [way, &["--slot", "db", "--if-taken", if_taken], options].concat();
-    // Whoever is asked to end closes its database first, and on a busy machine that takes its time.
+    // A server that is asked to end closes its database first, which may take long on a busy machine.
     for grace in ["--eof-grace", "--term-grace"] {
         if !options.contains(&grace) {
             options.extend([grace, "1m"]);

@@ -117,7 +117,7 @@ impl Core {
 
     /// One holder less.
     pub(super) fn release(self: &Arc<Self>, lease: u64) {
-        // First, so that whatever the driver hands on when it hears of this goes to another lease.
+        // First, so that the driver, when it hears of this, hands requests to another lease.
         let owned = self.handlers.forget(lease);
         let (is_last, leases) = {
             let mut shared = self.shared();

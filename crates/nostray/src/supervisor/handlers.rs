@@ -68,7 +68,7 @@ impl Handlers {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push((lease, listener));
     }
 
-    /// Tells everybody who is left of a new child.
+    /// Tells all listeners of a new child.
     pub(super) fn tell(&self, generation: Generation) {
         let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for (_, listener) in listeners {

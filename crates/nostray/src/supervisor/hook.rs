@@ -7,8 +7,9 @@ use super::lease::{Lease, WeakLease};
 
 type Listener<E> = Arc<dyn Fn(&E) + Send + Sync>;
 
-/// Something that a host tells all listeners: the end of a session, a reload. It is one for the whole program, usually
-/// in a `static`; it is put into the host's own list once, however many leases there are, and reaches only those that are alive.
+/// Something that a host tells all listeners: the end of a session, a reload. There is one hook for the whole program,
+/// usually in a `static`. The host puts it into its own list once, however many leases there are; it reaches only live
+/// leases.
 ///
 /// ```
 /// use nostray::Hook;

@@ -74,9 +74,9 @@ pub(super) struct Live {
 
 /// Its output has ended.
 struct ClosedOutput {
-    /// It is looked at again then.
+    /// When to look at the child again.
     look_at: Instant,
-    /// It is taken for dead then, whatever is known of its end.
+    /// When to take the child for dead, also if its end is not known.
     until: Instant,
     /// It did not end with its output.
     lived_on: bool,
@@ -316,7 +316,7 @@ impl Live {
         self.said.whole_lines(unread)
     }
 
-    /// The next thing that it does. Nothing is lost if nobody waits for it to the end.
+    /// The next thing that the child does. Nothing is lost if this future is dropped.
     pub(super) async fn next(&mut self, lifecycle: &mut Lifecycle) -> ChildEvent {
         let Self { stdin, stdout, stderr, lines, out, unread, answers, front, front_ended, pen, gone, .. } = self;
         let mut errors = [0; 4096];
@@ -390,7 +390,7 @@ impl Live {
             count = written => {
                 match count {
                     Some(count) => drop(out.drain(..count)),
-                    // All of its tree, and all who kept it, have closed its input.
+                    // All processes of its tree, and its keepers, have closed its input.
                     None => {
                         *unread = stdin.take().map(|stdin| stream::take_back(stdin.as_fd())).unwrap_or_default();
                         unread.extend(out.drain(..));

@@ -111,8 +111,8 @@ impl Supervisor {
         self.len() == 0
     }
 
-    /// Ends all children, politely, whatever leases there are, and waits until nothing is left. Calls of their leases are refused from then
-    /// on; a lease that is taken later gets a new child.
+    /// Ends all children, politely, also leased ones, and waits until nothing is left. Calls of their leases are
+    /// refused from then on; a lease that is taken later gets a new child.
     pub async fn shutdown(&self) {
         // Under one lock: a lease that is taken later may start another tree with the same key, which is not waited for.
         let all: Vec<(Arc<Core>, Option<u64>)> = {

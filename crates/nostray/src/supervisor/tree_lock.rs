@@ -1,4 +1,4 @@
-//! At most one live tree for a key, whatever drivers and runtimes there are.
+//! At most one live tree for a key, across drivers and runtimes.
 
 use std::sync::Arc;
 

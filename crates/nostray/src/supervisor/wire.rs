@@ -31,7 +31,7 @@ pub(super) struct AnswerError {
 }
 
 impl AnswerError {
-    /// Whatever it is, it is an error: somebody waits for it.
+    /// Any value makes an error: a call waits for it.
     fn new(error: Value) -> Self {
         let message = match &error["message"] {
             Value::String(message) => message.clone(),

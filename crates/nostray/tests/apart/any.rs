@@ -165,7 +165,8 @@ impl Any {
         }
     }
 
-    /// The child's end of its life is not tied to our end of its input any more: somebody else has it.
+    /// Keeps the child's input open for ever, as if another process had it: the child does not end by the end of its
+    /// input.
     pub fn leak_stdin(&mut self) {
         match self {
             Self::Async(pen, _) => std::mem::forget(pen.stdin.take()),

@@ -1,6 +1,6 @@
 //! Tests that are hosts. Each is played in a process of its own: the test program, started once more for this one test. So it has
-//! an environment and a registry of its own, and may do to its process what hosts do to theirs; and whoever started it sees
-//! what it has left behind.
+//! an environment and a registry of its own, and may do to its process what hosts do to theirs; and the test program
+//! that started it sees what it has left behind.
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses its own part of it")]
 
@@ -119,7 +119,7 @@ pub fn nostray(words: &[&str]) -> Command {
     command
 }
 
-/// Those in the trees of children: everybody around this process but nostray's own.
+/// The processes in the trees of children: all around this process but nostray's own.
 pub fn trees() -> Vec<Found> {
     let is_own = |found: &Found| found.stat.name.starts_with("nostray") || found.command.contains("--nostray-guard");
     badchild::company().into_iter().filter(|found| !is_own(found)).collect()
@@ -151,7 +151,7 @@ pub fn expect_alone() {
     assert!(left.is_empty(), "still there: {left:#?}");
 }
 
-/// The children of this process that have ended and that nobody has reaped.
+/// The children of this process that have ended and have not been reaped.
 pub fn zombies() -> Vec<i32> {
     let ours = nostray_sys::process::getpid();
     let all = nostray_sys::proc::scan().unwrap_or_default().into_iter();

@@ -59,7 +59,7 @@ impl Host {
         let folder_of_key = format!("{}/{{key}}", folder.path().display());
         command.arg("--").arg(&badchild).arg("claim").args(claim).args([&folder_of_key, "{key}", "--"]);
         command.arg(&badchild).args(["server", "--record", &format!("{folder_of_key}/record")]).args(server);
-        // Its own program is its guard, and nobody else's.
+        // The host's own program is the guard: no installed `nostray` is in its PATH.
         command.env("PATH", "/usr/bin:/bin");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         if std::env::var_os("BADCHILD_LOUD").is_none() {
@@ -137,12 +137,12 @@ impl Host {
         self.scene.processes().into_iter().filter(is_one).collect()
     }
 
-    /// Waits until every guard has put on record who is who: what nobody keeps any more is found by that.
+    /// Waits until every guard has written its record: a sweep finds a tree without keepers by that.
     fn wait_for_records(&self) {
         wait_until("all guards are on record", || {
             let files = std::fs::read_dir(self.scene.runtime().join("nostray")).into_iter().flatten().flatten();
             let mut records = files.map(|file| file.path()).filter(|path| path.extension() == Some("json".as_ref()));
-            // One that is just being removed is nobody's.
+            // A record that is just being removed does not count.
             records.all(|path| {
                 let text = std::fs::read_to_string(path);
                 text.map_or(true, |text| {
@@ -240,14 +240,15 @@ fn play(end: End, manner: Manner) {
         End::Term => host.this().send(Signal::TERM),
         End::Kill => host.this().send(Signal::KILL),
         End::KillWithGuards => {
-            // All that are there to see to it: what is then left is for whoever looks next.
+            // The host and all keepers: what is left then is for the next sweep.
             host.wait_for_records();
             let (keepers, this) = (host.keepers(), host.this());
             this.send(Signal::STOP);
             keepers.iter().for_each(|keeper| keeper.send(Signal::KILL));
             this.send(Signal::KILL);
             host.wait();
-            // Who has got a signal is not gone yet; and one that is dying has no token any more, but still its files.
+            // A process that has got SIGKILL is not gone yet; while it dies it has no token any more, but still its
+            // files.
             wait_until("they are gone", || !keepers.iter().any(Found::is_alive));
             let mut sweep = host.scene.command(&programs().join("nostray"));
             assert!(sweep.args(["sweep"]).stdout(Stdio::null()).status().expect("run").success());
@@ -269,7 +270,7 @@ fn play(end: End, manner: Manner) {
             assert_eq!(host.order("drop-pens"), "dropped");
             wait_until("the pens are gone", || host.trees().is_empty());
             host.load(&["b", "c"]);
-            wait_until("so is the server that nobody wants", || host.servers("a").is_empty());
+            wait_until("so is the server that the host has unloaded", || host.servers("a").is_empty());
             host.pens(manner);
             host.this().send(Signal::KILL);
         }
@@ -278,7 +279,7 @@ fn play(end: End, manner: Manner) {
             for keys in [["a", "b"], ["b", "c"], ["c", "a"]] {
                 host.load(&keys);
             }
-            // What is leaked is held, and shared with whoever comes later.
+            // What is leaked is held, and shared with later leases.
             assert_eq!((host.servers("a"), host.servers("b")), (vec![before[0]], vec![before[1]]), "{how}");
             host.tell("end");
         }
@@ -310,8 +311,7 @@ fn however_a_host_ends_nothing_is_left_of_any_kind_of_child() {
     });
 }
 
-/// Reloads that come faster than children end: the next one of a key waits for the last one.
-/// Hosts end processes by a pattern over their command lines: those who guard a child are not to be hit.
+/// Hosts end processes by a pattern over their command lines: that must not hit a child's keepers.
 #[test]
 fn no_guard_bears_the_command_line_of_its_child() {
     let mut host = Host::start(Manner::Cooperative);
@@ -331,6 +331,7 @@ fn no_guard_bears_the_command_line_of_its_child() {
     host.nothing_left_but(&[]);
 }
 
+/// Reloads come faster than children end: the next child of a key waits for the end of the last one.
 #[test]
 fn however_often_a_host_reloads_there_is_one_child_a_key() {
     let rounds = if std::env::var_os("NOSTRAY_LONG").is_some() { 40 } else { 3 };
@@ -347,7 +348,8 @@ fn however_often_a_host_reloads_there_is_one_child_a_key() {
     });
 }
 
-/// A host lives on when those are killed who keep its children: a child comes back when nothing is left of the one before.
+/// A host lives on when the keepers of its children are killed: a child comes back when nothing is left of the child
+/// before.
 #[test]
 fn when_guards_are_killed_the_children_of_a_living_host_come_back_one_at_a_time() {
     in_parallel(MANNERS.into(), |manner| {

@@ -1,4 +1,5 @@
-//! Whole programs: a realistic host in every way in which it ends, programs that are children themselves, and those that README.md shows.
+//! Whole programs: a realistic host in every way in which it ends, programs that are children themselves, and the
+//! programs in README.md.
 
 #[path = "../apart/mod.rs"]
 mod apart;

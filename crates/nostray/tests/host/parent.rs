@@ -17,7 +17,7 @@ struct Family {
     says: BufReader<ChildStdout>,
 }
 
-/// A shell that waits for `child HOW`, or whatever else starts it.
+/// A parent that waits for `child HOW`: `badchild wrap`, or the command in `before`.
 fn family(how: &str, before: &[&str]) -> Family {
     let badchild = programs().join("badchild").display().to_string();
     let words: Vec<&str> = if before.is_empty() { vec![&badchild, "wrap", "1", "--"] } else { before.to_vec() };
@@ -42,7 +42,7 @@ impl Family {
         line.trim_end().to_owned()
     }
 
-    /// Ends the parent of the child, which need not be the one that was started.
+    /// Ends the parent of the child, which need not be the process that the test started.
     fn kill_parent(&self) {
         Found::by_pid(self.child.stat.parent.expect("it has one")).expect("is there").send(Signal::KILL);
     }
@@ -70,9 +70,9 @@ fn the_end_of_the_parent_is_noticed_in_a_runtime_and_in_a_thread() {
     });
 }
 
-/// A parent is known by its identity: whom its children are handed to is not taken for it.
+/// A parent is known by its identity: the subreaper that adopts its children is not taken for it.
 #[test]
-fn it_is_noticed_too_if_somebody_is_there_who_takes_orphans_in() {
+fn the_parents_end_is_noticed_also_below_a_subreaper() {
     apart(|| {
         become_subreaper().expect("become one");
         for how in ["watch", "wait"] {
@@ -100,9 +100,10 @@ fn reaped(child: Pid) -> Ended {
     how.expect("it has ended")
 }
 
-/// The parent of a child of a double fork is whoever takes orphans in. As long as that one lives, so does the child.
+/// After a double fork, the child's parent is the subreaper that adopts it. As long as the subreaper lives, so does the
+/// child.
 #[test]
-fn after_a_double_fork_whoever_took_the_child_in_is_its_parent() {
+fn after_a_double_fork_the_subreaper_is_the_childs_parent() {
     apart(|| {
         become_subreaper().expect("become one");
         let badchild = programs().join("badchild").display().to_string();
@@ -150,7 +151,7 @@ fn one_line_ends_a_program_with_its_parent_and_politely() {
 }
 
 #[test]
-fn one_that_does_not_want_to_end_with_its_parent_is_ended_five_seconds_later() {
+fn a_child_that_ignores_the_end_of_its_parent_is_ended_five_seconds_later() {
     if std::env::var_os("NOSTRAY_LONG").is_none() {
         return;
     }

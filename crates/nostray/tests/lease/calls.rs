@@ -118,7 +118,7 @@ fn calls_and_notifications_are_typed_and_say_exactly_what_they_were_given() {
 }
 
 #[test]
-fn whoever_subscribes_hears_what_the_child_says_from_then_on_in_its_order_until_the_end() {
+fn a_subscription_hears_what_the_child_says_from_then_on_in_order_until_the_end() {
     apart(|| {
         play(async {
             let supervisor = Supervisor::new();
@@ -159,7 +159,7 @@ fn a_subscriber_that_does_not_listen_costs_a_bounded_amount_of_memory() {
             let flood = lease.call::<Value>("flood", &much);
             tokio::time::timeout(2 * PATIENCE, flood).await.expect("in time").expect("done");
             let more = resident().saturating_sub(before);
-            assert!(more < 80 << 20, "{more} bytes for 120 MiB that nobody wants");
+            assert!(more < 80 << 20, "{more} bytes for 120 MiB that the subscriber does not read");
             // It hears the newest.
             let first = in_time(deaf.next()).await.expect("there is more").params["n"].as_u64().expect("a number");
             assert!(first > 80, "{first}");
@@ -190,7 +190,8 @@ fn a_call_that_takes_too_long_fails_and_the_child_is_told_with_its_id() {
             expect_told("r", "notifications/cancelled", 1);
             let life = &lives("r")[0];
             assert_eq!(life.told("notifications/cancelled")[0]["params"]["requestId"], life.told("hang")[0]["id"]);
-            // Its own time is what counts, and a late answer is nobody's. It comes when we say so, however late our own clock is.
+            // The call's own deadline counts, and a late answer goes to no call. The answer comes when the test says
+            // so, so it does not depend on how late the test runs.
             let now = Arc::new(Notify::new());
             let then = now.clone();
             lease.handle("later", move |_| {
@@ -217,7 +218,7 @@ fn a_call_that_takes_too_long_fails_and_the_child_is_told_with_its_id() {
 }
 
 #[test]
-fn dropping_the_future_of_a_call_reaches_the_child_and_one_that_was_never_made_is_never_made() {
+fn dropping_the_future_of_a_call_cancels_it_and_a_call_that_was_not_sent_is_never_sent() {
     apart(|| {
         play(async {
             let supervisor = Supervisor::new();
@@ -237,7 +238,7 @@ fn dropping_the_future_of_a_call_reaches_the_child_and_one_that_was_never_made_i
             assert_eq!(life.told("notifications/cancelled")[0]["params"]["requestId"], third["id"]);
             assert!(!calls[0].is_finished(), "the others go on");
 
-            // One that waits for a child which is not there yet has nobody to be cancelled with.
+            // A call that waits for a child which is not there yet has no child to be cancelled at.
             let spec = build(server("s", &["--start-delay", "300"]));
             let lease = supervisor.lease(&spec).expect("a lease");
             tokio::time::timeout(ms(1), lease.call::<Value>("hang", &json!({}))).await.ok();
@@ -319,7 +320,10 @@ fn a_program_that_is_not_there_is_told_at_once_and_tried_again_by_the_next_lease
             let refused = in_time(lease.call::<Value>("who", &json!({}))).await;
             let Err(CallError::Refused(why)) = &refused else { panic!("{refused:?}") };
             assert!(why.contains("later") || why.contains("No such file"), "{why}");
-            assert!(matches!(in_time(lease.ready()).await, Err(CallError::Refused(_))), "nobody waits for ever");
+            assert!(
+                matches!(in_time(lease.ready()).await, Err(CallError::Refused(_))),
+                "ready() does not wait for ever"
+            );
             assert!(matches!(lease.notify("x", &json!({})), Err(CallError::Refused(_))));
             let linked = std::os::unix::fs::symlink(crate::apart::programs().join("badchild"), &path);
             linked.expect("make a link");

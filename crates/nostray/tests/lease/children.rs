@@ -62,7 +62,7 @@ pub(crate) async fn called(
     let call = tokio::spawn(async move {
         let mut call = pin!(lease.call::<Value>(method, &params));
         let first = std::future::poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await;
-        tell.send(()).expect("somebody waits for it");
+        tell.send(()).expect("the test waits for it");
         match first {
             Poll::Ready(answer) => answer,
             Poll::Pending => call.await,
@@ -93,7 +93,7 @@ impl Life {
 pub(crate) fn lives(record: &str) -> Vec<Life> {
     let text = std::fs::read(file(record)).unwrap_or_default();
     let mut lives: Vec<Life> = Vec::new();
-    // One who is killed may leave half a line.
+    // A server that is killed may leave half a line.
     for line in String::from_utf8_lossy(&text).lines() {
         let Some((Ok(pid), what)) = line.split_once(' ').map(|(pid, what)| (pid.parse(), what)) else { continue };
         if what.starts_with("start ") {
@@ -151,8 +151,8 @@ impl Claim {
         &self.folder
     }
 
-    /// A server whose whole tree, with a descendant of this kind, holds a lock that a second one would find taken. It says so in
-    /// the folder, whatever nostray believes.
+    /// A server whose whole tree, with a descendant of this kind, holds a lock. A second server that finds the lock
+    /// taken says so in the folder, independently of nostray.
     pub(crate) fn server(&self, kind: Option<&str>) -> LeaseSpecBuilder {
         let folder = self.folder.display().to_string();
         let badchild = crate::apart::programs().join("badchild").display().to_string();
@@ -167,21 +167,22 @@ impl Claim {
         std::fs::read_to_string(self.folder.join("holders")).unwrap_or_default().lines().count()
     }
 
-    /// Two at a time: nobody ever has said so.
+    /// No server ever has found the lock taken.
     pub(crate) fn expect_never_two(&self) {
         let two = std::fs::read_to_string(self.folder.join("two")).unwrap_or_default();
         assert!(two.is_empty(), "two at a time: {two}");
     }
 
-    /// Whether nobody of any tree is left. The kernel says so. Not while one may be started: it would find the lock taken.
+    /// Whether no process of any tree is left, by the kernel's lock. Do not call it while a server may be started: that
+    /// server would find the lock taken.
     pub(crate) fn is_free(&self) -> bool {
         match std::fs::File::open(self.folder.join("claim")) {
             Ok(file) => file.try_lock().is_ok(),
-            Err(_) => true, // nobody ever came so far
+            Err(_) => true, // no server has opened it yet
         }
     }
 
-    /// Those who have the claim in their command line or their files.
+    /// The processes that have the claim in their command line.
     pub(crate) fn those(&self) -> Vec<Found> {
         let is_of_it = |found: &Found| found.command.contains(&self.folder.display().to_string());
         badchild::company().into_iter().filter(is_of_it).collect()

@@ -25,7 +25,7 @@ fn python(name: &str, program: &str) -> nostray::LeaseSpecBuilder {
 }
 
 #[test]
-fn lines_that_are_no_messages_are_nobodys_and_end_nothing() {
+fn lines_that_are_no_messages_are_dropped_and_end_nothing() {
     apart(|| {
         play(async {
             let supervisor = Supervisor::new();
@@ -38,7 +38,7 @@ fn lines_that_are_no_messages_are_nobodys_and_end_nothing() {
                 "{}\n",
                 "null\n",
                 "{\"jsonrpc\":\"2.0\"}\n",
-                // An answer in the shape of a list is none, whatever stands in its places.
+                // A list is not an answer, whatever its elements are.
                 "[$id,null,null,5,null]\n",
                 "{\"jsonrpc\":\"2.0\",\"id\":\"text\",\"result\":1}\n",
                 "{\"jsonrpc\":\"2.0\",\"id\":-1,\"result\":1}\n",
@@ -153,7 +153,7 @@ for line in sys.stdin:
 }
 
 #[test]
-fn a_child_that_does_not_read_costs_a_bounded_amount_of_memory_and_hinders_nobody_else() {
+fn a_child_that_does_not_read_costs_a_bounded_amount_of_memory_and_hinders_no_other_child() {
     apart(|| {
         play(async {
             let supervisor = Supervisor::new();
@@ -177,14 +177,14 @@ fn a_child_that_does_not_read_costs_a_bounded_amount_of_memory_and_hinders_nobod
             }
             assert!(refused > 50, "{refused}");
             let more = resident().saturating_sub(before);
-            assert!(more < 60 << 20, "{more} bytes for somebody who does not read");
-            // Calls wait, keep their deadlines, and are not kept when nobody wants them any more.
+            assert!(more < 60 << 20, "{more} bytes for a child that does not read");
+            // Calls wait, keep their deadlines, and are dropped when the caller has given up.
             for _ in 0..20 {
                 let late = in_time(stuck.call_within::<Value>("echo", &text, Some(ms(5)))).await;
                 assert_eq!(late, Err(CallError::TimedOut(ms(5))));
             }
             let more = resident().saturating_sub(before);
-            assert!(more < 60 << 20, "{more} bytes for calls that nobody waits for");
+            assert!(more < 60 << 20, "{more} bytes for calls that the caller has given up");
             pid_of(&fine).await;
             // It is let go of as any other.
             drop(stuck);
@@ -252,7 +252,7 @@ fn a_child_that_never_answers_is_let_go_of_all_the_same() {
                 for call in calls {
                     call.abort();
                 }
-                // While it is held: one that is let go of may be ended before it has read all.
+                // While the lease is held: a released child may be ended before it has read all.
                 crate::children::expect_told(name, "notifications/cancelled", 100);
                 drop(lease);
                 expect_gone(name);
@@ -279,11 +279,11 @@ fn a_child_that_closes_its_output_and_lives_on_is_replaced() {
     });
 }
 
-/// That it was ended for it is not what was wrong with it.
+/// The cause that is told is the closed output, and not that nostray ended the child for it.
 #[test]
 fn a_child_that_closes_its_output_is_replaced_for_that_also_when_the_host_comes_late() {
     apart(|| {
-        // With one thread: whoever blocks it holds up all.
+        // With one thread: a task that blocks it holds up all.
         crate::apart::any::runtime().block_on(async {
             let supervisor = Supervisor::new();
             let lease = supervisor.lease(&build(server("r", &["--ignore-eof"]))).expect("a lease");

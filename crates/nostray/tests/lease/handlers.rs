@@ -39,13 +39,13 @@ fn the_newest_lease_that_is_left_answers_and_if_there_is_none_the_child_is_told_
             let spec = build(server("r", &[]));
             let take = || supervisor.lease(&spec).expect("a lease");
             let caller = take();
-            let nobody = ask(&caller, "r", json!(1), METHOD).await;
-            assert_eq!(nobody["error"]["code"], -32601, "{nobody}");
+            let unhandled = ask(&caller, "r", json!(1), METHOD).await;
+            assert_eq!(unhandled["error"]["code"], -32601, "{unhandled}");
             let (old, middle, new) = (take(), take(), take());
             answer_with(&new, "new");
             answer_with(&old, "old");
             answer_with(&middle, "middle");
-            // One who answers otherwise from now on is not newer for that.
+            // A lease that changes its handler does not become newer.
             answer_with(&old, "old again");
             let text = ask(&caller, "r", json!("text"), METHOD).await;
             assert_eq!(text["result"], json!({ "by": "new", "asked": { "n": 7 } }));
@@ -162,7 +162,7 @@ fn a_handler_that_fails_or_panics_costs_the_child_an_error_and_nothing_else() {
 }
 
 #[test]
-fn what_was_asked_by_a_child_that_died_is_answered_to_nobody() {
+fn a_request_of_a_child_that_died_is_not_answered() {
     apart(|| {
         play(async {
             let supervisor = Supervisor::new();
@@ -181,7 +181,7 @@ fn what_was_asked_by_a_child_that_died_is_answered_to_nobody() {
             let _: Value = in_time(lease.call("ask", &arguments)).await.expect("done");
             wait_until("it is handled", || handling.load(Ordering::SeqCst) == 1);
             in_time(lease.call::<Value>("die", &json!({ "code": 1 }))).await.expect_err("dead");
-            wait_until("nobody handles it any more", || handling.load(Ordering::SeqCst) == 0);
+            wait_until("its handler has ended", || handling.load(Ordering::SeqCst) == 0);
             go_on.notify_waiters();
             pid_of(&lease).await;
             assert_eq!(answer("r", &json!("of the first")), None);
@@ -259,7 +259,7 @@ fn a_handler_that_owns_leases_lets_go_of_them_with_its_own_lease_or_with_the_shu
             });
             pid_of(&lease).await;
             drop(lease);
-            assert_eq!((alive("r").len(), count.load(Ordering::SeqCst)), (1, 2), "somebody holds it");
+            assert_eq!((alive("r").len(), count.load(Ordering::SeqCst)), (1, 2), "the handler holds it");
             expect_all_gone(&supervisor).await;
             wait_until("the circle is broken", || count.load(Ordering::SeqCst) == 0);
             wait_until("it is forgotten", || supervisor.is_empty());
@@ -268,7 +268,7 @@ fn a_handler_that_owns_leases_lets_go_of_them_with_its_own_lease_or_with_the_shu
 }
 
 #[test]
-fn a_child_that_asks_more_than_anybody_can_handle_gets_errors_for_the_rest() {
+fn a_child_that_asks_more_than_the_host_can_handle_gets_errors_for_the_rest() {
     apart(|| {
         play(async {
             let supervisor = Supervisor::new();
@@ -304,7 +304,7 @@ fn a_child_that_asks_more_than_anybody_can_handle_gets_errors_for_the_rest() {
 static SESSION_END: Hook<String> = Hook::new();
 
 #[test]
-fn a_hook_is_installed_once_however_many_leases_and_reaches_only_those_that_are_alive() {
+fn a_hook_is_installed_once_however_many_leases_and_reaches_only_live_leases() {
     apart(|| {
         play(async {
             let supervisor = Supervisor::new();

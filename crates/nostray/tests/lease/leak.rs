@@ -126,7 +126,7 @@ fn many_leases_of_one_child_leave_nothing() {
         let pid = runtime.block_on(pid_of(&base));
         expect_holds(rounds(10_000, 1_000_000), |round| {
             runtime.block_on(async {
-                // Now and then whoever drives the child is waited for: what he has not heard yet takes memory, too.
+                // Now and then wait for the child's driver: orders that it has not read yet take memory, too.
                 if round % 1000 == 0 {
                     pid_of(&base).await;
                 }
@@ -183,7 +183,7 @@ fn a_lease_outlives_its_runtime_and_is_used_in_another_one() {
             }
             drop(hanging);
             wait_until("its driver is gone", || lease.generation().is_none());
-            // Without a runtime nobody can call it, and says so.
+            // Without a runtime no message can be sent, and the error says so.
             assert!(matches!(lease.notify("x", &json!({})), Err(CallError::Closed)));
             let second = runtime();
             second.block_on(async {
@@ -195,7 +195,7 @@ fn a_lease_outlives_its_runtime_and_is_used_in_another_one() {
                 assert_eq!(in_time(subscription.next()).await.expect("there is more").method, "hello");
             });
             if round % 2 == 0 {
-                drop((second, lease)); // nobody is there to hear of the release
+                drop((second, lease)); // no runtime is left that hears of the release
             } else {
                 drop((lease, second));
             }
@@ -240,7 +240,7 @@ fn a_runtime_that_ends_before_anything_has_begun_keeps_nothing_and_breaks_nothin
     });
 }
 
-/// As hosts write it: an object that owns a lease and whatever belongs to it, and that nobody ever shuts down.
+/// As hosts write it: an object that owns a lease and all that belongs to it, and that the host never shuts down.
 struct Provider {
     lease: Lease,
     _subscription: Subscription,

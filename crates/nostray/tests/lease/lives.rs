@@ -98,7 +98,7 @@ fn calls_that_the_dead_child_never_read_are_made_with_the_next_one_in_order_and_
 
 /// What the guard knows of a child's end is waited for, also on a machine where nostray's own processes come late.
 #[test]
-fn the_cause_is_told_also_when_those_who_know_it_come_late() {
+fn the_cause_is_told_also_when_the_keepers_come_late() {
     apart(|| {
         play(async {
             let supervisor = Supervisor::new();
@@ -129,7 +129,7 @@ fn the_cause_is_told_also_when_those_who_know_it_come_late() {
 #[test]
 fn the_last_words_are_told_also_when_the_host_comes_late() {
     apart(|| {
-        // With one thread: whoever blocks it holds up all.
+        // With one thread: a task that blocks it holds up all.
         crate::apart::any::runtime().block_on(async {
             let supervisor = Supervisor::new();
             let spec = server("r", &[]).max_failures("100/1m".parse().expect("right"));
@@ -188,7 +188,7 @@ fn a_child_that_died_comes_back_with_the_next_number_after_a_pause_and_its_lease
             let told = Arc::new(Mutex::new(Vec::new()));
             let listener = told.clone();
             lease.on_respawn(move |generation| listener.lock().expect("no panic").push(generation));
-            // One that panics harms nobody, and one whose lease is gone is not told.
+            // A listener that panics harms no other listener, and a listener whose lease is gone is not told.
             lease.on_respawn(|_| panic!("a listener's own affair"));
             let gone = lease.clone();
             drop(gone);
@@ -223,7 +223,7 @@ fn a_child_that_died_comes_back_with_the_next_number_after_a_pause_and_its_lease
 }
 
 #[test]
-fn a_child_that_fails_too_often_refuses_at_once_with_the_cause_until_somebody_has_mended_it() {
+fn calls_to_a_child_that_fails_too_often_are_refused_with_the_cause_until_the_child_is_mended() {
     apart(|| {
         play(async {
             let supervisor = Supervisor::new();
@@ -264,7 +264,7 @@ fn a_handshake_that_is_refused_is_a_failure_with_the_childs_own_words() {
             let refused = in_time(lease.call::<Value>("who", &json!({}))).await;
             let Err(CallError::Refused(why)) = &refused else { panic!("{refused:?}") };
             assert!(why.contains("refused the handshake") && why.contains("this one does not want to"), "{why}");
-            assert!(!why.contains("before it"), "nobody was before it: {why}");
+            assert!(!why.contains("before it"), "it was the first child: {why}");
             for life in lives("r") {
                 assert_eq!((life.told("who").len(), life.told("notifications/initialized").len()), (0, 0));
             }
@@ -303,7 +303,7 @@ fn a_child_that_is_not_to_come_back_does_not_unless_it_only_slept() {
             // Sleeping is no end.
             pid_of(&lease).await;
             assert_eq!(lives("r").len(), 2);
-            // Neither is a restart. What follows is of one that does not sleep meanwhile, however long it takes.
+            // Neither is a restart. This child does not sleep meanwhile, however long the test takes.
             let spec = build(server("s", &[]).respawn(false));
             let lease = supervisor.lease(&spec).expect("a lease");
             pid_of(&lease).await;
@@ -319,7 +319,7 @@ fn a_child_that_is_not_to_come_back_does_not_unless_it_only_slept() {
             assert!(why.contains("killed by signal 9"), "{why}");
             assert!(matches!(in_time(same.ready()).await, Err(CallError::Refused(_))));
             assert_eq!(lives("s").len(), count, "it came back");
-            // Whoever takes it anew does.
+            // A new lease starts it again.
             let anew = supervisor.lease(&spec).expect("a lease");
             pid_of(&anew).await;
             assert_eq!(lives("s").len(), count + 1);
@@ -339,7 +339,7 @@ fn an_idle_child_sleeps_and_the_next_call_wakes_it_but_one_with_work_does_not() 
             assert_eq!(slow["pid"], lives("r")[0].pid);
             comes("it sleeps", || alive("r").is_empty()).await;
             comes("that is told", || lease.generation().is_none()).await;
-            assert_eq!(lives("r").len(), 1, "nobody needs it");
+            assert_eq!(lives("r").len(), 1, "no call needs it");
             // All in one moment: it may fall asleep again before a task of its own has begun.
             let who = || pid_of(&lease);
             let pids = tokio::join!(who(), who(), who(), who(), who(), who(), who(), who());
@@ -348,7 +348,7 @@ fn an_idle_child_sleeps_and_the_next_call_wakes_it_but_one_with_work_does_not() 
             assert_eq!(pids.len(), 1);
             assert_eq!(lives("r").len(), 2);
             comes("it sleeps again", || alive("r").is_empty()).await;
-            assert_eq!(in_time(lease.ready()).await, Ok(Generation(3)), "whoever wants it to be ready wakes it");
+            assert_eq!(in_time(lease.ready()).await, Ok(Generation(3)), "ready() wakes it");
             drop(lease);
             expect_gone("r");
         });
@@ -441,14 +441,14 @@ fn a_restart_waits_for_what_is_in_flight_and_for_the_end_of_the_old_tree() {
             assert_ne!(pid_of(&lease).await, first);
             claim.expect_never_two();
             drop(lease);
-            comes("nobody is left", || claim.is_free()).await;
+            comes("nothing is left", || claim.is_free()).await;
             expect_all_gone(&supervisor).await;
         });
     });
 }
 
 #[test]
-fn a_child_lingers_for_whoever_comes_back_and_is_never_revived_while_it_does() {
+fn a_child_lingers_for_the_next_lease_and_is_never_revived_while_it_does() {
     apart(|| {
         play(async {
             let supervisor = Supervisor::new();
@@ -459,12 +459,12 @@ fn a_child_lingers_for_whoever_comes_back_and_is_never_revived_while_it_does() {
             let lease = supervisor.lease(&spec).expect("a lease");
             assert_eq!(pid_of(&lease).await, pid);
             drop(lease);
-            // It dies while nobody holds it.
+            // It dies while no lease holds it.
             let all = alive("r");
             assert_eq!(all.len(), 1, "it lingers");
             all[0].send(Signal::KILL);
             comes("it is forgotten", || supervisor.is_empty()).await;
-            assert_eq!(lives("r").len(), 1, "revived for nobody");
+            assert_eq!(lives("r").len(), 1, "revived without a lease");
 
             // A shutdown does not linger.
             let lease = supervisor.lease(&spec).expect("a lease");
@@ -512,7 +512,7 @@ fn a_child_that_is_starting_is_kept_for_the_next_lease_of_an_impatient_caller() 
 }
 
 #[test]
-fn a_shutdown_ends_all_whoever_holds_them_and_a_new_lease_waits_for_the_end_of_the_old_one() {
+fn a_shutdown_ends_all_children_also_leased_ones_and_a_new_lease_waits_for_the_end_of_the_old_child() {
     apart(|| {
         play(async {
             let supervisor = Supervisor::new();
@@ -568,19 +568,19 @@ fn a_tree_that_outlives_its_root_is_gone_before_the_next_child_starts() {
                 }
             }
             drop(lease);
-            comes("nobody is left", || supervisor.is_empty()).await;
+            comes("nothing is left", || supervisor.is_empty()).await;
             assert!(claim.is_free());
             claim.expect_never_two();
             assert!(claim.holders() >= 3);
             let holders = claim.holders();
             expect_all_gone(&supervisor).await;
-            assert_eq!(claim.holders(), holders, "revived for nobody");
+            assert_eq!(claim.holders(), holders, "revived without a lease");
         });
     });
 }
 
 #[test]
-fn a_child_whose_input_somebody_else_holds_open_ends_all_the_same() {
+fn a_child_whose_input_another_process_holds_open_ends_all_the_same() {
     apart(|| {
         play(async {
             let supervisor = Supervisor::new();
@@ -601,7 +601,7 @@ fn a_child_whose_input_somebody_else_holds_open_ends_all_the_same() {
 }
 
 #[test]
-fn a_child_that_somebody_else_has_stopped_is_not_started_again_until_somebody_takes_it_anew() {
+fn a_child_that_the_registry_has_stopped_is_not_started_again_without_a_new_lease() {
     apart(|| {
         play(async {
             let supervisor = Supervisor::new();
@@ -610,7 +610,7 @@ fn a_child_that_somebody_else_has_stopped_is_not_started_again_until_somebody_ta
             pid_of(&lease).await;
             let close = tokio::task::spawn_blocking(|| nostray::Registry::new().close_session("chat"));
             assert!(in_time(close).await.expect("no panic").is_empty());
-            // Said to nobody, if that was not known yet.
+            // If the supervisor does not know the end yet, the call is cut off.
             let failed = in_time(lease.call::<Value>("who", &json!({}))).await;
             assert!(matches!(failed, Err(CallError::Refused(_) | CallError::CutOff(_))), "{failed:?}");
             let refused = in_time(lease.call::<Value>("who", &json!({}))).await;

@@ -66,7 +66,7 @@ fn kill(number: i64) {
     }
 }
 
-/// Everybody has let go: nobody is left as soon as the supervisor says so, and nobody ever comes back.
+/// All leases are dropped: when the supervisor is empty, no process is left, and none ever comes back.
 fn expect_over(supervisor: &Supervisor, claim: &Claim) -> usize {
     wait_until("the supervisor has forgotten it", || supervisor.is_empty());
     assert!(claim.is_free(), "forgotten, but not gone: {:#?}", claim.those());
@@ -79,7 +79,7 @@ fn expect_still_over(all: &[(Claim, usize)]) {
     // A pause between a failure and the next start is four milliseconds at most.
     std::thread::sleep(ms(100));
     for (claim, holders) in all {
-        assert_eq!(claim.holders(), *holders, "revived for nobody: {}", claim.folder().display());
+        assert_eq!(claim.holders(), *holders, "revived without a lease: {}", claim.folder().display());
         claim.expect_never_two();
     }
     crate::apart::expect_alone();
@@ -104,10 +104,10 @@ fn the_last_release_against_a_new_lease() {
                 let take = || supervisor.lease(&spec).expect("a lease");
                 let ((), next) = at_once(&runtime, &mut random, || drop(lease), take);
                 if random.percent(20) {
-                    // One that comes and goes in between.
+                    // A lease that comes and goes in between.
                     let (_, ()) = at_once(&runtime, &mut random, take, || drop(next.clone()));
                 }
-                // Whoever has a lease has a child.
+                // A lease has a child.
                 runtime.block_on(pid_of(&next));
                 assert_eq!(supervisor.len(), 1, "round {round}");
                 claim.expect_never_two();
@@ -170,7 +170,7 @@ fn a_stop_against_a_crash() {
             };
             let stop = || runtime.block_on(in_time(supervisor.shutdown()));
             at_once(runtime, &mut random, stop, || kill(number));
-            // It was waited for: at once nobody is there, and nobody comes.
+            // The shutdown has waited: now no process is there, and none comes.
             assert!(claim.is_free(), "still there after the shutdown: {:#?}", claim.those());
             let holders = claim.holders();
             let cut_off = runtime.block_on(in_time(hanging)).expect("no panic");
@@ -235,7 +235,7 @@ fn two_supervisors_on_one_key_have_one_child_each_and_one_in_all_with_a_slot() {
         let mut held: [Option<Lease>; 2] = [None, None];
         for round in 0..rounds(40, 3000) {
             if round % 4 == 3 {
-                // The same slot: whoever is first has it, the other one waits for the end of the tree.
+                // The same slot: the first supervisor has it, and the other one waits for the end of the tree.
                 let turn = |supervisor: &Supervisor| {
                     let lease = supervisor.lease(&slotted).expect("a lease");
                     runtime.block_on(pid_of(&lease))

@@ -292,7 +292,7 @@ fn of_two_pens_with_one_slot_the_second_waits_fails_or_replaces() {
             assert_eq!(kind.spawn(&late).wait().cause, Cause::SlotTaken, "{kind:?}");
             assert_eq!(trees().len(), before);
             let mut second = kind.ready(&spec(IfTaken::Replace));
-            assert_eq!(trees().len(), before, "nobody of the first one is left when the second one is there");
+            assert_eq!(trees().len(), before, "nothing of the first tree is left when the second one is there");
             let exit = first.wait();
             assert!(matches!(exit.cause, Cause::Asked(_)), "{kind:?} {exit}");
             second.kill();
@@ -309,7 +309,7 @@ fn when_its_keepers_are_killed_the_tree_is_ended_and_wait_returns_after_that() {
             let names = ["nostray-front", "nostray-spare", "nostray-guard"];
             for hit in [&names[..1], &names[1..2], &names[2..], &names[..2], &names[1..], &names[..]] {
                 let mut pen = kind.ready(&child(&["tree", "stubborn", "daemon"]).build().expect("right"));
-                pen.child(); // its guard has put on record who is who
+                pen.child(); // its guard has written its record
                 let keepers = keepers();
                 assert_eq!(keepers.len(), 3);
                 let hit: Vec<_> = keepers.iter().filter(|found| hit.contains(&found.stat.name.as_str())).collect();
@@ -373,7 +373,7 @@ fn a_pen_that_was_made_in_one_runtime_can_be_waited_for_in_another() {
 }
 
 #[test]
-fn whoever_stops_waiting_may_wait_again() {
+fn a_host_that_stops_waiting_may_wait_again() {
     apart(|| {
         let mut pen = blocking::Pen::spawn(&child(&["pause"]).build().expect("right")).expect("start");
         for _ in 0..20 {
@@ -411,9 +411,9 @@ fn a_pen_needs_no_runtime_to_be_started_and_used_in_one() {
     });
 }
 
-/// Its end is then not something that the end of its input could tell.
+/// The end of its input cannot end the child then.
 #[test]
-fn a_dropped_pen_is_gone_although_somebody_else_has_its_input() {
+fn a_dropped_pen_is_gone_although_another_process_has_its_input() {
     apart(|| {
         for kind in KINDS {
             for manner in [["tree", "cooperative", "plain"], ["tree", "stubborn", "daemon"]] {
@@ -447,7 +447,7 @@ fn a_dropped_pen_is_gone_although_somebody_else_has_its_input() {
     });
 }
 
-/// A host that forks has two processes with the same values. Only the one that made the pen owns it.
+/// A host that forks has two processes with the same values. Only the process that made the pen owns it.
 #[test]
 fn a_forked_process_that_drops_its_copy_of_a_pen_leaves_it_alone() {
     apart(|| {
@@ -529,7 +529,7 @@ fn a_child_without_the_hosts_environment_is_on_record_and_contained_all_the_same
             let spec = child(&["tree", "stubborn", "daemon"]).env_clear().env(badchild::TOKEN, token);
             let mut pen = kind.ready(&spec.build().expect("right"));
             assert_eq!(Registry::new().list().len(), 1);
-            pen.child(); // its guard has put on record who is who
+            pen.child(); // its guard has written its record
             keepers().iter().for_each(|keeper| keeper.send(Signal::KILL));
             assert_eq!(pen.wait().cause, Cause::KeepersKilled);
             assert_eq!(company().len(), 0, "wait returns when nothing is left");

@@ -107,7 +107,7 @@ fn a_host_that_waits_for_all_its_children_does_not_confuse_pens() {
                 scope.spawn(|| {
                     while !over.load(Ordering::Relaxed) {
                         if !matches!(reap(), Ok(Reaped::News(_))) {
-                            std::thread::sleep(Duration::from_millis(1)); // a host that reaps whatever it finds, now and then
+                            std::thread::sleep(Duration::from_millis(1)); // a host that reaps any child, now and then
                         }
                     }
                 });
@@ -140,9 +140,9 @@ fn check_ends_without_codes(kind: Kind) {
     let mut pen = kind.ready(&child(&STUBBORN).build().expect("right"));
     assert_eq!(pen.stop(SHORT, SHORT).signal, Some(9), "{kind:?}");
     assert_eq!(trees().len(), 0);
-    // The front is killed, and nobody tells that it was.
+    // All keepers are killed, so none of them reports how the child ended.
     let mut pen = kind.ready(&child(&STUBBORN).build().expect("right"));
-    pen.child(); // its guard has put on record who is who
+    pen.child(); // its guard has written its record
     keepers().iter().for_each(|keeper| keeper.send(Signal::KILL));
     assert_eq!(pen.wait().cause, Cause::KeepersKilled, "{kind:?}");
     assert_eq!(trees().len(), 0);
@@ -200,7 +200,7 @@ fn a_nostray_in_path_that_is_no_guard_is_told_as_a_failure_of_the_guard() {
     }
 }
 
-/// What `is_file` finds and nobody may execute is passed over, as a shell does.
+/// A file without execute permission is passed over, as a shell does.
 #[test]
 fn a_nostray_that_is_not_executable_is_passed_over() {
     apart_with(

@@ -138,22 +138,22 @@ fn a_watch_in_a_runtime_misses_nothing_and_tells_nothing_twice_while_many_come_a
 }
 
 #[test]
-fn a_sweep_ends_what_dead_owners_have_left_and_nobody_else() {
+fn a_sweep_ends_what_dead_owners_have_left_and_no_other_process() {
     apart(|| {
         let mut bystander = Kind::Blocking.ready(&child(&["tree", "stubborn", "daemon"]).build().expect("right"));
         let spared = trees();
         let mut orphaned = Kind::Blocking.ready(&child(&["tree", "stubborn", "daemon"]).build().expect("right"));
         let id = orphaned.id();
-        orphaned.child(); // its guard has put on record who is who
+        orphaned.child(); // its guard has written its record
         expect_settled(); // or the bystander's front would sweep, too
-        // Nobody sees to it any more.
+        // No destructor ends it.
         std::mem::forget(orphaned);
         let those = trees().into_iter().filter(|found| spared.iter().all(|other| other.stat.pid != found.stat.pid));
         let those: Vec<_> = those.collect();
         assert_eq!(those.len(), 2);
         let keepers: Vec<_> = keepers().into_iter().filter(|found| found.command.contains(&id)).collect();
         keepers.iter().for_each(|keeper| keeper.send(Signal::KILL));
-        // By their numbers: one that is dying has no token any more, but still its files.
+        // By their pids: a dying process has no token any more, but still its files.
         wait_until("its keepers are gone", || !keepers.iter().any(Found::is_alive));
         let state = Registry::new().list().into_iter().find(|child| child.id == id).map(|child| child.state);
         assert_eq!(state, Some(ChildState::Orphaned));
@@ -177,7 +177,7 @@ fn a_sweep_ends_what_dead_owners_have_left_and_nobody_else() {
 }
 
 #[test]
-fn the_end_of_a_session_ends_its_children_whoever_started_them_and_no_others() {
+fn the_end_of_a_session_ends_its_children_of_all_kinds_and_no_others() {
     apart(|| {
         let registry = Registry::new();
         let mut pens: Vec<_> = KINDS
@@ -229,7 +229,7 @@ fn a_child_that_is_just_being_started_ends_with_its_session_too() {
     });
 }
 
-/// Whoever stops something means it, whoever may still hold it.
+/// A stop beats a lease that is still held.
 #[test]
 fn the_child_of_a_lease_that_ends_with_its_session_or_is_stopped_by_hand_does_not_come_back() {
     apart(|| {
@@ -253,7 +253,7 @@ fn the_child_of_a_lease_that_ends_with_its_session_or_is_stopped_by_hand_does_no
                 runtime.block_on(async { tokio::time::sleep(Duration::from_millis(10)).await });
                 assert_eq!(trees().len(), 0, "it came back");
             }
-            assert!(matches!(who(&lease), Err(CallError::Refused(_))), "and whoever calls it is told");
+            assert!(matches!(who(&lease), Err(CallError::Refused(_))), "and a call is refused");
             assert_eq!(trees().len(), 0, "it came back for a call");
             // Another lease is another matter.
             drop(lease);
@@ -266,7 +266,7 @@ fn the_child_of_a_lease_that_ends_with_its_session_or_is_stopped_by_hand_does_no
     });
 }
 
-/// A side-car has gone; whoever else uses the server must not notice.
+/// A side-car has gone; the other sessions of the server must not notice.
 #[test]
 fn of_a_child_that_sessions_share_only_the_hold_of_the_closed_one_ends() {
     apart(|| {

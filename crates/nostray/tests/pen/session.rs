@@ -48,7 +48,7 @@ fn with_the_last_connection_of_a_side_car_its_workers_end_at_once() {
             stays(&ours, KEPT);
             let begun = Instant::now();
             drop(second);
-            assert!(begun.elapsed() < grace, "whoever drops it does not wait");
+            assert!(begun.elapsed() < grace, "the drop does not wait");
             wait_until("its worker ends", || !ours.is_alive());
             assert!(matches!(pen.wait().cause, Cause::Asked(_)), "{kind:?}");
             assert!(theirs.is_alive());
@@ -61,17 +61,17 @@ fn with_the_last_connection_of_a_side_car_its_workers_end_at_once() {
 }
 
 #[test]
-fn a_person_who_comes_back_in_time_finds_everything_as_it_was_and_one_who_does_not_finds_nothing() {
+fn a_session_that_reconnects_in_time_keeps_its_children_and_otherwise_they_end() {
     apart(|| {
         for kind in KINDS {
             let connect = || Session::connect("s", Ending::KeepFor(KEPT));
             let (mut pen, found) = worker(kind, "s");
-            // With a time that nobody can miss,
+            // With a time that does not run out in this test,
             for _ in 0..3 {
                 drop(Session::connect("s", Ending::KeepFor(PATIENCE)));
                 stays(&found, KEPT / 4);
             }
-            // and with one that is over while somebody is there again.
+            // and with a time that is over while a session is connected again.
             drop(connect());
             let back = connect();
             stays(&found, KEPT * 2);
@@ -95,7 +95,7 @@ fn a_session_that_was_over_and_is_there_again_is_not_ended_by_what_was_left_of_t
         let (mut early, _) = worker(Kind::Blocking, "s");
         drop(session);
         early.wait();
-        // Before it has a worker: while nobody is connected, the first timer may well end that.
+        // Connect before it has a worker: while no session is connected, the first timer may end the worker.
         let connections: Vec<_> = (0..8).map(|_| Session::connect("s", Ending::CloseOnDisconnect)).collect();
         let (pen, found) = worker(Kind::Blocking, "s");
         stays(&found, KEPT * 2);
@@ -105,7 +105,7 @@ fn a_session_that_was_over_and_is_there_again_is_not_ended_by_what_was_left_of_t
     });
 }
 
-/// The end of the one before takes its time, and nobody waits for it.
+/// The end of the worker before takes its time, and the reconnect does not wait for it.
 #[test]
 fn what_is_started_after_a_reconnect_is_not_ended_with_the_connection_before() {
     apart(|| {

@@ -68,11 +68,11 @@ fn is_taken(result: Result<singleton::Singleton, Error>) -> String {
     }
 }
 
-/// Proof that is not nostray's: who has the name has a file to itself.
+/// Proof that is independent of nostray: the holder of the name has a file to itself.
 fn alone_for_a_moment(hold: Duration) {
     let claim = File::options().write(true).create(true).truncate(false).open(file("claim")).expect("open");
-    claim.try_lock().expect("somebody else has the name, too");
-    // For as long as somebody else might believe to have it, too.
+    claim.try_lock().expect("another holder has the name, too");
+    // Time for a second holder to appear.
     std::thread::sleep(hold);
     claim.unlock().expect("unlock");
 }
@@ -123,7 +123,7 @@ fn of_many_processes_one_at_a_time_has_the_name_and_sigkill_frees_it() {
 }
 
 #[test]
-fn whoever_is_too_late_is_told_who_has_it() {
+fn a_caller_that_is_too_late_is_told_the_holder() {
     apart(|| {
         let mut holder = OnlyOne::taken(&["s", "fail", "blocking"]);
         let number = holder.process.id().to_string();
@@ -147,7 +147,7 @@ fn whoever_is_too_late_is_told_who_has_it() {
 }
 
 #[test]
-fn whoever_waits_has_it_soon_after_it_is_free() {
+fn a_caller_that_waits_has_it_soon_after_it_is_free() {
     apart(|| {
         for how in ["blocking", "async"] {
             for end in ["release", "kill", "end"] {
@@ -168,7 +168,7 @@ fn whoever_waits_has_it_soon_after_it_is_free() {
 }
 
 #[test]
-fn one_that_is_replaced_gets_sigterm_but_not_before_it_is_ready() {
+fn a_holder_that_is_replaced_gets_sigterm_but_not_before_it_is_ready() {
     use std::os::unix::process::ExitStatusExt;
     apart(|| {
         for how in ["blocking", "async"] {
@@ -222,7 +222,7 @@ fn it_is_the_same_slot_as_that_of_nostray_run_and_of_a_pen() {
         let before = trees();
         assert_eq!(before.len(), 2, "{before:?}");
         let mut only_one = singleton::acquire("s", IfTaken::ReplaceWithin(LONG)).expect("taken");
-        assert!(!before.iter().any(Found::is_alive), "somebody of the old tree is left");
+        assert!(!before.iter().any(Found::is_alive), "a process of the old tree is left");
         first.wait().expect("wait");
         only_one.ready();
         let exit = Kind::Blocking.spawn(&child(&["pause"]).slot("s", IfTaken::Fail).build().expect("right")).wait();
@@ -236,24 +236,24 @@ fn it_is_the_same_slot_as_that_of_nostray_run_and_of_a_pen() {
     });
 }
 
-/// A holder that is dead may have left a tree behind: nobody gets the name before that is gone.
+/// A holder that is dead may have left a tree behind: no caller gets the name before that is gone.
 #[test]
 fn what_a_killed_holder_of_the_slot_has_left_is_ended_first() {
     apart(|| {
         let mut pen = Kind::Blocking
             .ready(&child(&["tree", "stubborn", "daemon"]).slot("s", IfTaken::Wait).build().expect("right"));
-        pen.child(); // its guard has put on record who is who
+        pen.child(); // its guard has written its record
         std::mem::forget(pen);
         let before = trees();
         assert_eq!(before.len(), 2);
         crate::apart::keepers().iter().for_each(|keeper| keeper.send(Signal::KILL));
         drop(singleton::acquire("s", IfTaken::WaitFor(LONG)).expect("taken"));
-        assert!(!before.iter().any(Found::is_alive), "somebody of the old tree is left");
+        assert!(!before.iter().any(Found::is_alive), "a process of the old tree is left");
     });
 }
 
 #[test]
-fn whoever_is_cancelled_has_given_up_its_place() {
+fn a_cancelled_caller_has_given_up_its_place() {
     apart(|| {
         let mut holder = OnlyOne::taken(&["s", "wait", "blocking"]);
         runtime().block_on(async {

@@ -25,7 +25,7 @@ impl Stamp {
     }
 }
 
-/// Whether there is a file that is not the one that was there before.
+/// Whether there is a file, and it is not the file that was there before.
 pub(super) fn is_new(path: &Path, before: Option<Stamp>) -> bool {
     Stamp::of(path).is_some_and(|now| before != Some(now))
 }

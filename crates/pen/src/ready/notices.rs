@@ -58,13 +58,13 @@ impl Status {
         self.waiting = (!is_told).then_some(text);
     }
 
-    /// When there is one to be told.
+    /// When the waiting status is to be told.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.waiting.as_ref()?;
         Some(self.told.as_ref().map_or_else(Instant::now, |(_, at)| *at + STATUS_INTERVAL))
     }
 
-    /// The one that is to be told now.
+    /// The status that is to be told now.
     pub(super) fn due(&mut self, now: Instant) -> Option<String> {
         if self.told.as_ref().is_some_and(|(_, at)| now < *at + STATUS_INTERVAL) {
             return None;
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_more_than_an_hour_at_a_time() {
+    fn a_child_gets_no_more_than_an_hour_at_a_time() {
         assert_eq!(said(format!("EXTEND_TIMEOUT_USEC={}", u64::MAX).as_bytes()), [Notice::Extend(MAX_EXTENSION)]);
     }
 

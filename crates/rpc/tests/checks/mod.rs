@@ -1,5 +1,5 @@
-//! What must hold for any input whatever. The tests say it of generated input, and the programs under `fuzz/` of what a fuzzer
-//! comes up with.
+//! What must hold for any input. The tests check it with generated input, and the programs under `fuzz/` with a
+//! fuzzer's.
 
 #![allow(dead_code, reason = "each user needs a part of it")]
 

@@ -51,7 +51,7 @@ impl Claim {
             return Ok(Step::Refused(self.refuse(text)));
         }
         self.sweeps += 1;
-        self.tell(&format!("all who kept {} were killed; what is left of it is ended first", last.record.id));
+        self.tell(&format!("all keepers of {} were killed; what is left of it is ended first", last.record.id));
         self.help(None);
         Ok(Step::Waiting(None))
     }

@@ -170,7 +170,7 @@ impl Child {
         }
     }
 
-    /// Passes a signal of the host on. The second one that is to end the child ends all graces, as the pen's front would do.
+    /// Passes a signal of the host on. A second signal that asks for the end ends all graces, as in the pen's front.
     pub(super) fn pass(&mut self, arrived: Arrived, is_the_end: bool) {
         if self.open_pen.wakes_us(arrived) {
             return;

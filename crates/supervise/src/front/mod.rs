@@ -1,5 +1,5 @@
-//! The front of a supervised child: one thread that waits for whatever comes next from the host, the child and the clock, lets
-//! the [`Session`] decide, and does what it says. It never blocks on a peer, and keeps no more than what is on its way.
+//! The front of a supervised child: one thread that waits for the next event of host, child and clock, lets the
+//! [`Session`] decide, and does what it says. It never blocks on a peer, and keeps no more than what is on its way.
 
 mod lines;
 mod own;

@@ -1,5 +1,6 @@
-//! The other end of a session: a child of the front's own, or one that a steward keeps for several sessions. The [session](
-//! crate::Session) does not know which it is: it says *connect* and *disconnect*, and hears of lines, of ends and of what was not read.
+//! The other end of a session: a child of the front's own, or a child that a steward keeps for several sessions. The
+//! [session]( crate::Session) does not know which it is: it says *connect* and *disconnect*, and hears of lines, of
+//! ends and of what was not read.
 
 use std::time::Duration;
 

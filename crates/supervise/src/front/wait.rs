@@ -26,13 +26,13 @@ pub(super) enum Source {
     Errors,
     FromLink,
     ToLink,
-    /// What the child does that is our own.
+    /// An event of the front's own child.
     Child(Event),
-    /// The host has ended, or one of those that the user has named.
+    /// The host has ended, or a process that the user has named with `--die-with`.
     HostEnded,
 }
 
-/// How they are called when they are waited for.
+/// The tokens of the file descriptors.
 const SIGNALS: usize = 0;
 const FROM_HOST: usize = 1;
 const HOST_HUNG_UP: usize = 2;

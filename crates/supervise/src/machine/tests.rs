@@ -192,10 +192,10 @@ fn rules_hold(before: &State, event: &Event, holders: usize, after: &Machine, ac
         if let Action::Start(generation) = action {
             assert!(before.live().is_none() || emptied, "{context}");
             assert_eq!(after.state, State::Starting(*generation), "{context}");
-            // 2. Somebody holds it. 6. Nobody has stopped it.
+            // 2. It has a holder. 6. It was not stopped.
             assert!(after.holders > 0 && *event != Event::Stop && *event != Event::Released, "{context}");
         }
-        // 3. One that is starting is left alone.
+        // 3. A starting child is left alone.
         if let (State::Starting(_), Action::TearDown(_, why)) = (before, action) {
             let by_limit = [Why::Hibernate, Why::Memory, Why::StartTimeout, Why::BadStart];
             let allowed = [Why::Stop, Why::Released, Why::Restart].iter().chain(&by_limit).any(|other| other == why);
@@ -265,8 +265,9 @@ fn what_waits_while_a_child_goes_to_sleep_wakes_the_next_one() {
     assert!(actions.contains(&Action::Start(Generation(8))), "{actions:?}");
 }
 
-/// A child that dies at once: pauses grow, it is given up after so many, tried once more after a while when somebody asks, and
-/// given up again at its first failure. Once it has been ready for long enough all is forgotten.
+/// A child that dies at once: pauses grow, it is given up after so many failures, tried once more after a while when a
+/// message waits for it, and given up again at its first failure. Once it has been ready for long enough all is
+/// forgotten.
 #[test]
 fn failures_back_off_trip_and_are_forgotten_after_a_sustained_time() {
     let mut machine = Machine::new(policy());
@@ -381,7 +382,7 @@ struct World {
     now: Moment,
     stopped: bool,
     starts: Vec<Moment>,
-    /// Something is in flight that nobody has cut off.
+    /// A call is in flight and was not cut off.
     in_flight: bool,
 }
 

@@ -105,12 +105,12 @@ impl Why {
         Cause(
             match self {
                 Self::Stop => "it was stopped",
-                Self::Released => "nobody holds it any more",
+                Self::Released => "it has no holder any more",
                 Self::Hibernate => "it was put to sleep",
                 Self::Memory => "its tree used more memory than --max-memory allows, and it is started anew",
                 Self::Age => "it has reached its --max-age, and is started anew",
                 Self::StartTimeout => "it took longer to start than --start-timeout allows",
-                Self::Restart => "somebody asked for it to be started anew",
+                Self::Restart => "a restart was asked for",
                 Self::BadStart => "it refused the handshake that the one before it had taken",
             }
             .to_owned(),

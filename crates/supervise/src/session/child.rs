@@ -147,7 +147,7 @@ impl Session {
     /// Remembers what the host is told.
     fn learn(&mut self, note: Note, id: &Id, outcome: Outcome<'_>, now: Moment) {
         if matches!(note, Note::Listen(_)) {
-            self.memory.unlisten(id); // an answer ends a stream, whatever it says
+            self.memory.unlisten(id); // any answer ends a stream
         }
         let Outcome::Result(result) = outcome else { return };
         match note {

@@ -79,7 +79,7 @@ pub enum Effect {
     Demand,
 }
 
-/// Our own error codes, from the range that JSON-RPC leaves to servers. They are those that the SDKs use themselves.
+/// Our own error codes, from the range that JSON-RPC leaves to servers. The SDKs use the same.
 const GONE: i64 = -32000;
 const TOO_MANY: i64 = -32000;
 const TOO_SLOW: i64 = -32001;

@@ -260,7 +260,7 @@ fn what_was_said_on_the_hosts_behalf_is_not_said_again_when_it_comes_back() {
 }
 
 #[test]
-fn what_neither_came_back_nor_was_answered_is_an_error_and_whoever_waits_in_vain_is_told() {
+fn a_call_that_was_neither_given_back_nor_answered_is_an_error_and_a_waiting_call_is_refused() {
     let mut stage = Stage::new(settings());
     stage.handshake(TOOLS);
     stage.host_says(CALL);
@@ -285,7 +285,7 @@ fn a_handshake_that_was_not_answered_waits_for_the_next_child_if_the_last_one_is
     stage.host_says(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}"#);
     stage.session.keep_handshake();
     stage.dies();
-    assert_eq!(stage.host, [] as [Value; 0], "nobody was told anything");
+    assert_eq!(stage.host, [] as [Value; 0], "the host was told nothing");
     stage.passes(Duration::from_secs(1));
     assert_eq!(stage.told(), ["initialize"]);
     stage.answer(0, "{}");
@@ -315,7 +315,7 @@ fn what_is_said_to_a_child_that_is_to_end_before_it_was_there_waits_for_the_next
 }
 
 #[test]
-fn a_child_that_nobody_asks_anything_sleeps_and_one_that_is_being_told_does_not() {
+fn an_idle_child_sleeps_and_a_child_that_is_being_told_does_not() {
     let mut stage = Stage::new(settings());
     stage.passes(Duration::from_secs(11));
     assert_eq!(stage.torn_down, Some(Why::Hibernate), "the host is silent");
@@ -358,7 +358,7 @@ fn a_log_level_is_no_reason_to_wake_a_child_and_the_next_one_is_told() {
 }
 
 #[test]
-fn an_answer_for_a_dead_child_does_not_reach_the_next_one_that_uses_the_same_id() {
+fn an_answer_for_a_dead_child_does_not_reach_the_next_child_that_uses_the_same_id() {
     let mut stage = Stage::new(settings());
     stage.handshake(TOOLS);
     let ask = r#"{"jsonrpc":"2.0","id":0,"method":"roots/list"}"#;

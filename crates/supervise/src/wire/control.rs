@@ -44,7 +44,7 @@ pub enum ToFront {
         /// Why, for a person.
         why: String,
     },
-    /// Whatever waits for a child is in vain, for now.
+    /// No child is started for now: calls that wait for one are refused.
     Refused {
         /// Why.
         cause: String,

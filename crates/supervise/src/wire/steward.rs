@@ -39,7 +39,7 @@ impl StewardSetup {
         send(socket, &(), Some(file.as_fd()))
     }
 
-    /// Receives the one that was sent.
+    /// Receives a setup that [`StewardSetup::send`] has sent.
     pub fn receive(socket: &OwnedFd) -> io::Result<Self> {
         let Received::Message((), Some(file)) = receive(socket) else {
             return Err(io::ErrorKind::InvalidData.into());

@@ -31,7 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Nothing is under way, until the server has gone to sleep if it may.
 async fn pause() {
     static PAUSES: AtomicU32 = AtomicU32::new(1);
-    // Where somebody who sees the server sleep says when a pause is over; without it, time does.
+    // A folder in which the test, which sees the server sleep, says when a pause is over; without it, a pause takes its
+    // time.
     let Some(gate) = std::env::var_os("TOUR_GATE").map(PathBuf::from) else {
         let seconds = std::env::var("TOUR_PAUSE").ok().and_then(|text| text.parse().ok());
         // Longer than `--hibernate 1s`: nothing is in flight, so the server may go to sleep.
@@ -39,7 +40,7 @@ async fn pause() {
     };
     let number = PAUSES.fetch_add(1, Ordering::Relaxed);
     std::fs::write(gate.join(format!("waits-{number}")), "").expect("write");
-    // Whoever was to say so may be gone, and nobody else ends us.
+    // The test that was to say so may be gone, and nothing else ends this process.
     let is_on = async {
         while !gate.join(format!("on-{number}")).exists() {
             sleep(Duration::from_millis(50)).await;
@@ -69,7 +70,7 @@ struct Ear(Arc<Mutex<Heard>>);
 struct Heard {
     /// Each with the call that it is the progress of.
     notes: Vec<(Option<ProgressToken>, Value)>,
-    /// The call that was cancelled, or is about to be: how far it has come is nobody's business.
+    /// The call that was cancelled, or is about to be: its progress does not count.
     cancelled: Option<ProgressToken>,
 }
 
@@ -92,7 +93,7 @@ impl Ear {
     }
 
     fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.0.lock().expect("nobody panics with it")
+        self.0.lock().expect("no holder panics")
     }
 }
 
@@ -179,7 +180,7 @@ fn failed(error: impl Display) -> Value {
 impl Peer {
     fn call_params(&self, name: &str, arguments: Value) -> CallToolRequestParams {
         let mut params: CallToolRequestParams = made(json!({ "name": name, "arguments": arguments }));
-        let level = *self.level.lock().expect("nobody panics with it");
+        let level = *self.level.lock().expect("no holder panics");
         if let Some(level) = level.filter(|_| self.is_modern) {
             // In the newer protocol each request says how much it wants to be told.
             let mut meta = RequestMetaObject::new();
@@ -193,7 +194,8 @@ impl Peer {
         brought(self.service.call_tool(self.call_params(name, arguments)).await)
     }
 
-    /// Cancels a call when it says that it has begun: one that is read together with its end, an SDK may go on with.
+    /// Cancels a call when the server says that it has begun: an SDK that reads a call together with its cancel may go
+    /// on with it.
     async fn cancel(&self, name: &str, arguments: Value) -> Brought {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(self.call_params(name, arguments)));
         let handle =
@@ -233,7 +235,7 @@ impl Peer {
 
     async fn set_level(&self, level: &str) -> Brought {
         let level: LoggingLevel = made(json!(level));
-        *self.level.lock().expect("nobody panics with it") = Some(level);
+        *self.level.lock().expect("no holder panics") = Some(level);
         if self.is_modern {
             Ok(Value::Null)
         } else {
@@ -273,7 +275,7 @@ impl Peer {
                 }
             }
         });
-        self.subscriptions.lock().expect("nobody panics with it").insert(uri.to_owned(), (stop, following));
+        self.subscriptions.lock().expect("no holder panics").insert(uri.to_owned(), (stop, following));
         Ok(honoured)
     }
 
@@ -281,7 +283,7 @@ impl Peer {
         if !self.is_modern {
             return brought(self.service.unsubscribe(UnsubscribeRequestParams::new(uri)).await);
         }
-        let found = self.subscriptions.lock().expect("nobody panics with it").remove(uri);
+        let found = self.subscriptions.lock().expect("no holder panics").remove(uri);
         if let Some((stop, following)) = found {
             stop.send(()).ok();
             following.await.map_err(failed)?;

@@ -47,7 +47,7 @@ fn tool(name: &str, properties: &[(&str, &str)]) -> Value {
 
 impl Tour {
     fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.0.lock().expect("nobody panics with it")
+        self.0.lock().expect("no holder panics")
     }
 
     fn listeners(&self) -> Vec<SubscriptionSink> {

@@ -82,7 +82,7 @@ fn long_lines_are_changed_in_every_layout() {
 }
 
 #[test]
-fn progress_goes_to_whoever_calls_with_its_own_token() {
+fn progress_goes_to_the_calling_session_with_its_own_token() {
     let mut stage = Stage::shared();
     let mut known = Vec::new();
     for (session_id, token) in [(A, "1"), (B, "1.0"), (A, "\"x\"")] {
@@ -96,7 +96,7 @@ fn progress_goes_to_whoever_calls_with_its_own_token() {
         let heard = stage.hears_raw(*session_id);
         assert!(heard.len() == 1 && heard[0].contains(&format!(r#""progressToken":{token},"#)), "{heard:?}");
     }
-    // A token that nobody gave, one of an ended call, and none.
+    // An unknown token, the token of an ended call, and none.
     let ended = &known[0].2;
     stage.child_answers(ended, json!({}));
     stage.hears(A);
@@ -165,7 +165,7 @@ fn a_handshake_is_not_cancelled() {
 }
 
 #[test]
-fn news_of_a_task_goes_to_whoever_started_it() {
+fn news_of_a_task_goes_to_the_session_that_started_it() {
     let mut stage = Stage::shared();
     let ours = stage.calls(B, "1", "tools/call");
     stage.child_answers(&ours, json!({ "task": { "taskId": "t1", "status": "working" } }));
@@ -180,7 +180,7 @@ fn news_of_a_task_goes_to_whoever_started_it() {
 }
 
 #[test]
-fn what_a_child_says_of_itself_goes_to_all_who_have_spoken() {
+fn what_a_child_says_of_itself_goes_to_all_sessions_that_have_spoken() {
     let mut stage = Stage::shared();
     stage.join(C);
     stage.child_says(&notify("notifications/tools/list_changed", "{}"));

@@ -63,7 +63,7 @@ fn a_handshake_counts_even_if_its_session_has_left() {
 }
 
 #[test]
-fn whoever_waits_for_a_handshake_may_think_better_of_it() {
+fn a_session_that_waits_for_a_handshake_may_cancel_it() {
     let mut stage = Stage::new(routing());
     stage.says(A, &initialize("a", "2025-06-18", "{}"));
     let told = stage.child();
@@ -110,7 +110,7 @@ fn another_version_other_capabilities_or_another_era_need_another_child() {
 }
 
 #[test]
-fn who_waited_to_see_what_a_child_is_told_is_sent_elsewhere_with_all_it_has_said() {
+fn a_session_that_waited_to_see_what_a_child_is_told_is_sent_elsewhere_with_all_it_has_said() {
     let mut router = Router::new(routing(), counted());
     router.join(A);
     router.join(B);
@@ -131,7 +131,7 @@ fn who_waited_to_see_what_a_child_is_told_is_sent_elsewhere_with_all_it_has_said
 }
 
 #[test]
-fn the_newer_era_needs_no_handshake_and_everybody_may_speak_it() {
+fn the_newer_era_needs_no_handshake_and_every_session_may_speak_it() {
     let mut stage = Stage::new(routing());
     stage.says(A, &modern("1", "tools/list", ""));
     stage.says(B, &modern("1", "server/discover", ""));
@@ -199,7 +199,7 @@ fn a_client_that_gives_up_on_the_newer_era_makes_its_handshake() {
 }
 
 #[test]
-fn whoever_claims_a_child_and_leaves_has_claimed_it() {
+fn the_claim_of_a_session_that_leaves_stays() {
     let mut stage = Stage::new(routing());
     stage.says(A, &modern("1", "tools/call", ""));
     stage.says(B, &initialize("b", "2025-06-18", "{}"));

@@ -36,7 +36,7 @@ fn nothing_of_mcp_is_known() {
         stage.child_says(&line);
         assert_eq!(heard(&mut stage), [1, 1, 1]);
     }
-    // Also that somebody is asked.
+    // Also a request of the child.
     stage.leave(B);
     stage.leave(C);
     stage.child_says(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
@@ -63,7 +63,7 @@ fn messages_go_to_the_session_that_they_name() {
     stage.child();
     stage.child_says(&call("9", "y", r#"{"sessionId":2}"#));
     assert_eq!(heard(&mut stage), [0, 1, 0]);
-    // The session that used it first; when that has left, the next one that did.
+    // The session that used it first; when that has left, the next session that used it.
     stage.says(C, &notify("x", r#"{"sessionId":"one"}"#));
     stage.child();
     stage.child_says(&notify("y", r#"{"sessionId":"one"}"#));
@@ -79,7 +79,7 @@ fn messages_go_to_the_session_that_they_name() {
 }
 
 #[test]
-fn a_handler_falls_through_to_whoever_is_left() {
+fn a_handler_falls_through_to_the_sessions_that_are_left() {
     let mut stage = stage(&[&["params", "sessionId"]], ReverseTo::Newest);
     for session_id in [A, B, C] {
         stage.says(session_id, &notify("x", &format!(r#"{{"sessionId":{}}}"#, session_id.0)));
@@ -105,7 +105,7 @@ fn a_handler_falls_through_to_whoever_is_left() {
 }
 
 #[test]
-fn who_leaves_leaves_its_calls_to_the_child() {
+fn a_session_that_leaves_leaves_its_calls_to_the_child() {
     let mut stage = stage(&[], ReverseTo::Certain);
     let ours = stage.calls(A, "1", "x");
     stage.calls(B, "1", "x");

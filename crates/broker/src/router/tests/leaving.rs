@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn who_leaves_has_its_calls_cancelled_and_hears_no_more() {
+fn a_session_that_leaves_has_its_calls_cancelled_and_hears_no_more() {
     let mut stage = Stage::shared();
     let one = stage.calls(A, "1", "tools/call");
     let two = stage.calls(A, "2", "tools/call");
@@ -34,7 +34,7 @@ fn what_a_session_had_waiting_leaves_with_it() {
 }
 
 #[test]
-fn nothing_of_an_old_child_is_left_and_nobody_is_heard_until_he_knows() {
+fn nothing_of_an_old_child_is_left_and_no_session_is_heard_until_it_rejoins() {
     let mut stage = Stage::shared();
     stage.calls(A, "1", "tools/call");
     stage.child_says(&call("5", "sampling/createMessage", "{}"));
@@ -51,10 +51,10 @@ fn nothing_of_an_old_child_is_left_and_nobody_is_heard_until_he_knows() {
     for session_id in [B, A] {
         stage.router.rejoin(session_id);
     }
-    // An answer to the old one is for nobody.
+    // An answer to the old child is dropped.
     stage.says(A, r#"{"jsonrpc":"2.0","id":5,"result":{}}"#);
     assert!(stage.child().is_empty());
-    // The handshake is made anew, by whoever comes first.
+    // The first session that comes makes the handshake anew.
     stage.shake_hands(&[B, A]);
     stage.calls(A, "1", "tools/call");
 }

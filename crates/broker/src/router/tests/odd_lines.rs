@@ -36,7 +36,7 @@ fn what_is_cancelled_is_not_waited_for_in_a_batch() {
     stage.says(A, &format!("[{}]", calls.join(",")));
     let told = stage.child();
     assert_eq!(told.len(), 1);
-    // One that waits, and one that flies.
+    // A queued call, and a call in flight.
     stage.says(A, &notify("notifications/cancelled", r#"{"requestId":2}"#));
     stage.says(A, &notify("notifications/cancelled", r#"{"requestId":1}"#));
     let third = stage.child().into_iter().find(|line| line["method"] == "tools/call").expect("the third goes");
@@ -49,7 +49,7 @@ fn what_is_cancelled_is_not_waited_for_in_a_batch() {
 }
 
 #[test]
-fn a_stream_in_a_batch_keeps_nobody_waiting() {
+fn a_stream_in_a_batch_keeps_no_call_waiting() {
     let mut stage = Stage::new(routing());
     let batch = [modern("1", "subscriptions/listen", ""), modern("2", "tools/list", "")];
     stage.says(A, &format!("[{}]", batch.join(",")));
@@ -142,7 +142,7 @@ fn what_the_child_prints_is_for_its_log() {
 }
 
 #[test]
-fn who_waits_for_an_answer_that_cannot_be_given_is_told() {
+fn a_session_that_waits_for_an_answer_that_cannot_be_given_is_told() {
     let mut stage = Stage::shared();
     let ours = stage.calls(A, "1.0", "tools/call");
     let id = Id::Int(ours.as_i64().expect("ours"));

@@ -12,14 +12,14 @@ fn refused(stage: &mut Stage) -> Option<i64> {
 }
 
 #[test]
-fn whether_anybody_is_there_is_answered_here() {
+fn the_router_answers_a_ping() {
     let mut stage = Stage::shared();
     stage.child_says(r#"{"jsonrpc":"2.0","id":1.0,"method":"ping"}"#);
     assert_eq!(stage.child, [r#"{"jsonrpc":"2.0","id":1.0,"result":{}}"#]);
 }
 
 #[test]
-fn the_only_one_who_calls_is_asked_and_only_he_may_answer() {
+fn the_only_calling_session_is_asked_and_only_it_may_answer() {
     let mut stage = Stage::shared();
     stage.calls(B, "1", "tools/call");
     asks(&mut stage, "0", "sampling/createMessage");
@@ -37,7 +37,7 @@ fn the_only_one_who_calls_is_asked_and_only_he_may_answer() {
 }
 
 #[test]
-fn the_only_one_who_is_there_is_asked() {
+fn the_only_session_is_asked() {
     let mut stage = Stage::new(routing());
     stage.shake_hands(&[A]);
     asks(&mut stage, "0", "elicitation/create");
@@ -48,7 +48,7 @@ fn the_only_one_who_is_there_is_asked() {
 }
 
 #[test]
-fn nobody_is_asked_if_nobody_is_there() {
+fn no_session_is_asked_if_none_is_there() {
     let mut stage = Stage::new(routing());
     asks(&mut stage, "0", "roots/list");
     assert_eq!(refused(&mut stage), Some(-32000));
@@ -79,19 +79,19 @@ fn if_it_is_not_certain_the_child_gets_an_error_and_turns_are_taken() {
 }
 
 #[test]
-fn right_after_a_handshake_whoever_made_it_is_asked() {
-    // Before anybody else has come.
+fn right_after_a_handshake_the_session_that_made_it_is_asked() {
+    // Before another session has come.
     let mut stage = Stage::new(routing());
     stage.shake_hands(&[A]);
     asks(&mut stage, "0", "sampling/createMessage");
     assert_eq!(stage.hears(A).len(), 1);
-    // Somebody else has come, but nobody has called anything.
+    // Another session has come, but none has called anything.
     stage.shake_hands(&[B]);
     asks(&mut stage, "1", "roots/list");
     assert_eq!((stage.hears(A).len(), stage.hears(B).len()), (1, 0));
     asks(&mut stage, "2", "sampling/createMessage");
     assert_eq!(refused(&mut stage), Some(-32603));
-    // Nobody calls, but somebody has.
+    // No call is in flight, but a session has made one.
     let ours = stage.calls(B, "1", "tools/list");
     stage.child_answers(&ours, json!({}));
     asks(&mut stage, "3", "roots/list");
@@ -116,7 +116,7 @@ fn a_call_that_was_cancelled_may_still_ask_for_a_while() {
 }
 
 #[test]
-fn what_the_child_takes_back_is_told_to_whoever_was_asked() {
+fn what_the_child_takes_back_is_told_to_the_session_that_was_asked() {
     let mut stage = Stage::shared();
     stage.calls(B, "1", "tools/call");
     asks(&mut stage, "\"q\"", "sampling/createMessage");
@@ -130,7 +130,7 @@ fn what_the_child_takes_back_is_told_to_whoever_was_asked() {
 }
 
 #[test]
-fn that_an_elicitation_is_complete_is_told_to_whoever_had_it() {
+fn that_an_elicitation_is_complete_is_told_to_the_session_that_had_it() {
     let mut stage = Stage::shared();
     stage.calls(B, "1", "tools/call");
     asks(&mut stage, "1", "elicitation/create");
@@ -142,7 +142,7 @@ fn that_an_elicitation_is_complete_is_told_to_whoever_had_it() {
 }
 
 #[test]
-fn if_the_one_who_was_asked_leaves_the_child_is_told() {
+fn if_the_session_that_was_asked_leaves_the_child_is_told() {
     let mut stage = Stage::shared();
     stage.calls(B, "1", "tools/call");
     asks(&mut stage, "1.0", "sampling/createMessage");
@@ -154,7 +154,7 @@ fn if_the_one_who_was_asked_leaves_the_child_is_told() {
 }
 
 #[test]
-fn the_newest_is_asked_if_that_is_wanted_and_the_next_one_if_he_leaves() {
+fn the_newest_session_is_asked_if_that_is_wanted_and_the_next_one_if_it_leaves() {
     let mut stage = Stage::new(Routing { reverse: ReverseTo::Newest, ..routing() });
     stage.join(C);
     stage.shake_hands(&[A, B]);

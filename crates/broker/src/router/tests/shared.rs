@@ -15,7 +15,7 @@ fn told_level(stage: &mut Stage) -> Option<String> {
 }
 
 #[test]
-fn the_child_has_the_most_verbose_level_that_anybody_wants() {
+fn the_child_has_the_most_verbose_level_that_any_session_wants() {
     let mut stage = Stage::shared();
     set_level(&mut stage, A, "warning");
     assert_eq!(told_level(&mut stage).as_deref(), Some("warning"));
@@ -51,7 +51,7 @@ fn each_session_sees_of_the_log_what_it_wants() {
 }
 
 #[test]
-fn a_level_that_nobody_knows_is_for_the_child_to_judge() {
+fn an_unknown_level_is_for_the_child_to_judge() {
     let mut stage = Stage::shared();
     set_level(&mut stage, A, "loud");
     let told = stage.child();
@@ -61,7 +61,7 @@ fn a_level_that_nobody_knows_is_for_the_child_to_judge() {
 }
 
 #[test]
-fn a_level_that_the_child_refuses_is_nobodys() {
+fn a_level_that_the_child_refuses_is_set_for_no_session() {
     let mut stage = Stage::shared();
     set_level(&mut stage, A, "debug");
     set_level(&mut stage, B, "info");
@@ -115,7 +115,7 @@ fn a_subscription_is_made_once_and_given_up_by_the_last_one() {
     let id = told_one(&mut stage, "resources/subscribe");
     subscribe(&mut stage, B, "a://x");
     assert!(stage.child().is_empty() && stage.hears(B).is_empty());
-    // News before the answer is for whoever has asked for it.
+    // News before the answer is for the session that has asked for it.
     assert_eq!(updated(&mut stage, "a://x"), [1, 0]);
     stage.child_answers(&id, json!({}));
     assert_eq!(stage.hears(A).len(), 1);
@@ -151,7 +151,7 @@ fn a_subscription_that_was_refused_is_none() {
 }
 
 #[test]
-fn who_leaves_gives_up_what_nobody_else_has() {
+fn a_session_that_leaves_gives_up_what_no_other_has() {
     let mut stage = Stage::shared();
     for uri in ["a://mine", "a://ours"] {
         subscribe(&mut stage, A, uri);
@@ -174,7 +174,7 @@ fn who_leaves_gives_up_what_nobody_else_has() {
 }
 
 #[test]
-fn who_leaves_before_its_subscription_is_made_gives_it_up_when_it_is() {
+fn a_session_that_leaves_before_its_subscription_is_made_gives_it_up_when_it_is() {
     let mut stage = Stage::shared();
     subscribe(&mut stage, A, "a://x");
     let id = told_one(&mut stage, "resources/subscribe");
@@ -187,7 +187,7 @@ fn who_leaves_before_its_subscription_is_made_gives_it_up_when_it_is() {
 }
 
 #[test]
-fn news_that_nobody_has_asked_for_by_name_goes_to_all_who_have_asked_for_any() {
+fn news_that_no_session_has_asked_for_by_name_goes_to_all_sessions_with_a_subscription() {
     let mut stage = Stage::shared();
     assert_eq!(updated(&mut stage, "a://other"), [0, 0]);
     subscribe(&mut stage, B, "a://x");

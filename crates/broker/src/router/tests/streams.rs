@@ -16,7 +16,7 @@ fn stamped(method: &str, ours: &Value) -> String {
 }
 
 #[test]
-fn what_comes_on_a_stream_goes_to_whoever_opened_it_under_its_own_name() {
+fn what_comes_on_a_stream_goes_to_the_session_that_opened_it_under_its_own_name() {
     let mut stage = Stage::new(routing());
     let of_a = listen(&mut stage, A, "\"listen-1\"");
     let of_b = listen(&mut stage, B, "\"listen-1\"");
@@ -122,7 +122,7 @@ fn a_child_that_asks_back_is_kept_awake_until_the_second_half_has_come() {
 }
 
 #[test]
-fn a_log_message_of_the_newer_era_goes_to_those_whose_calls_want_it() {
+fn a_log_message_of_the_newer_era_goes_to_sessions_whose_calls_want_it() {
     let mut stage = Stage::new(routing());
     stage.join(C);
     let call = |log: &str| {
@@ -139,7 +139,7 @@ fn a_log_message_of_the_newer_era_goes_to_those_whose_calls_want_it() {
     };
     assert_eq!(heard(&mut stage, "info"), [1, 0, 0]);
     assert_eq!(heard(&mut stage, "error"), [1, 1, 0]);
-    assert_eq!(heard(&mut stage, "debug"), [0, 0, 0], "nobody has asked for it, and it may be anybody's");
+    assert_eq!(heard(&mut stage, "debug"), [0, 0, 0], "no call has asked for it, and it may belong to any");
     for told in &told[..2] {
         stage.child_answers(&told["id"], json!({}));
     }

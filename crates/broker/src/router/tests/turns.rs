@@ -1,4 +1,4 @@
-//! Who may call next.
+//! Which session may call next.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn whose(arrived: &[(u64, Value)]) -> Vec<u64> {
 }
 
 #[test]
-fn one_alone_may_have_a_window_of_calls_and_the_rest_waits() {
+fn a_session_alone_may_have_a_window_of_calls_and_the_rest_waits() {
     let mut stage = with_window(100);
     say_calls(&mut stage, A, 0..150);
     let there = arrived(&mut stage);

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// What a reader that takes the last of two equal members, and ends a line at whatever some reader ends one at, is told.
+/// What the worst reader is told: it takes the last of two equal members, and ends a line at each character at which
+/// any reader does.
 fn as_read(lines: Vec<String>) -> Vec<Value> {
     let ends = ['\r', '\n', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}'];
     let pieces = lines.iter().flat_map(|line| line.split(ends)).filter(|piece| !piece.trim().is_empty());
@@ -144,7 +145,7 @@ fn what_is_not_json_for_every_reader_is_refused() {
 }
 
 #[test]
-fn an_answer_that_could_be_read_in_two_ways_reaches_nobody() {
+fn an_answer_that_could_be_read_in_two_ways_reaches_no_session() {
     let mut stage = Stage::shared();
     let of_a = stage.calls(A, "1", "tools/call");
     let of_b = stage.calls(B, "1", "tools/call");

@@ -78,12 +78,12 @@ impl World {
         assert!(!self.setting.mcp || self.told.iter().eq(of.iter().filter(|of| self.hosts.contains_key(of))));
     }
 
-    /// The child asks something for a call that it works on, also for one that was cancelled.
+    /// The child asks something for a call that it works on, also for a cancelled call.
     pub(super) fn child_asks(&mut self) {
         let calls: Vec<_> =
             self.child.pending.values().filter(|call| !call.is_stream() && call.of.is_some()).collect();
         let Some(call) = self.luck.pick(&calls) else { return };
-        // Nothing is known of one that was cancelled long ago.
+        // Nothing is known of a call that was cancelled long ago.
         let (of, was_cancelled) = (call.of, call.cancelled);
         if was_cancelled && self.setting.reverse == ReverseTo::Certain {
             return;

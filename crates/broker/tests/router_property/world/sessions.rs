@@ -8,14 +8,14 @@ impl World {
         self.luck.pick(&session_ids).copied().unwrap_or(0)
     }
 
-    pub(super) fn somebody_comes(&mut self) {
+    pub(super) fn session_comes(&mut self) {
         self.session_ids += 1;
         let era = self.luck.pick(&self.setting.eras).cloned().expect("there is one");
         self.router.join(SessionId(self.session_ids));
         self.hosts.insert(self.session_ids, Host::new(self.session_ids, era));
     }
 
-    pub(super) fn somebody_leaves(&mut self) {
+    pub(super) fn session_leaves(&mut self) {
         let session_id = self.any_session();
         self.leave(session_id);
     }
@@ -29,7 +29,7 @@ impl World {
         self.perform();
     }
 
-    pub(super) fn somebody_learns_of_the_next_child(&mut self) {
+    pub(super) fn session_learns_of_the_next_child(&mut self) {
         let session_id = self.any_session();
         self.rejoin(session_id);
     }
@@ -51,7 +51,7 @@ impl World {
         (self.serial, json!({ "of": session_id, "n": self.serial }))
     }
 
-    pub(super) fn somebody_asks(&mut self) {
+    pub(super) fn session_asks(&mut self) {
         let session_id = self.any_session();
         if !self.router.has_room(SessionId(session_id)) {
             return;
@@ -138,7 +138,7 @@ impl World {
         })
     }
 
-    pub(super) fn somebody_asks_several_things(&mut self) {
+    pub(super) fn session_asks_several_things(&mut self) {
         let session_id = self.any_session();
         // What needs another child is refused in a batch, and that is for another test.
         if self.setting.eras.len() > 2 || !self.router.has_room(SessionId(session_id)) {
@@ -158,10 +158,10 @@ impl World {
         }
     }
 
-    pub(super) fn somebody_cancels(&mut self) {
+    pub(super) fn session_cancels(&mut self) {
         let session_id = self.any_session();
         let host = &self.hosts[&session_id];
-        // Which of two with one id is meant, nobody could say.
+        // With two open calls of one id, a cancel would not say which it means.
         let same = |id: &str| nostray_rpc::Id::from_json(id.as_bytes());
         let unique = |open: &Open| host.open.values().filter(|other| same(&other.id) == same(&open.id)).count() == 1;
         let open: Vec<_> = host.open.iter().filter(|(_, open)| !open.cancelled && unique(open)).collect();
@@ -181,7 +181,7 @@ impl World {
         self.session_says(session_id, &raw);
     }
 
-    pub(super) fn somebody_answers(&mut self) {
+    pub(super) fn session_answers(&mut self) {
         let session_id = self.any_session();
         let host = self.hosts.get_mut(&session_id).expect("it is there");
         if let Some(id) = host.asked.pop() {
@@ -199,7 +199,7 @@ impl World {
         self.session_says(session_id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"{outcome}":{{"by":{session_id}}}}}"#));
     }
 
-    pub(super) fn somebody_tells(&mut self) {
+    pub(super) fn session_tells(&mut self) {
         let session_id = self.any_session();
         let shook_hands = self.hosts[&session_id].shook_hands;
         match self.luck.below(4) {

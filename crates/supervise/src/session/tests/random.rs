@@ -7,7 +7,7 @@ use nostray_sys::random::Random;
 use super::*;
 
 /// Kills, sleeps, stops, cancels, batches and time-outs in any order: each request is answered exactly once, by a result or an
-/// error, and is given to one child at most; one that was cancelled at most once.
+/// error, and is given to one child at most; a cancelled request is answered at most once.
 #[test]
 fn in_any_session_each_request_is_answered_once_and_made_once() {
     for seed in 0..400 {
@@ -64,7 +64,7 @@ fn in_any_session_each_request_is_answered_once_and_made_once() {
                 }
             }
         }
-        // The end: nobody answers any more.
+        // The end: no child answers any more.
         if stage.alive.is_some() {
             stage.dies();
         }

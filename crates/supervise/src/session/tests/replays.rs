@@ -52,7 +52,7 @@ fn what_the_child_has_agreed_to_open_and_not_to_close_is_open() {
     stage.child_says(r#"{"jsonrpc":"2.0","id":3,"error":{"code":1,"message":"no"}}"#);
     stage.dies();
     assert_eq!(next_child(&mut stage), opens(&[2]));
-    // Again, and with one that it had not answered.
+    // Again, with a request that the child had not answered.
     stage.host_says(&request(8, "open", 5));
     stage.host_says(&request(9, "open", 2));
     stage.answer(9, "{}");
@@ -84,7 +84,7 @@ fn one_more_than_can_be_kept_is_an_error_and_does_not_reach_the_child() {
     let mut stage = stage();
     for key in 0..MAX_REMEMBERED {
         stage.host_says(&request(key, "open", key));
-        // Also those that are in flight count.
+        // Requests in flight count as well.
         if key < MAX_REMEMBERED - 2 {
             stage.answer(i64::try_from(key).expect("small"), "{}");
         }
