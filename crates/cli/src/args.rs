@@ -35,8 +35,7 @@ const SAYS: &str = "What nostray says";
 #[command(after_help = "\
 Example:
   nostray run npx -y some-server
-
-`nostray demo` shows what it does; `nostray help COMMAND` has options and examples.")]
+`nostray demo` shows what it does, `nostray help COMMAND` how to use it.")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -388,7 +387,10 @@ mod tests {
         fn too_wide(command: &clap::Command) -> Vec<String> {
             let after = command.get_after_help().into_iter().chain(command.get_after_long_help());
             let lines = after.map(ToString::to_string).collect::<Vec<_>>().join("\n");
-            let wide = lines.lines().filter(|line| line.chars().count() > 80).map(|line| format!("{}: {line}", command.get_name()));
+            let wide = lines
+                .lines()
+                .filter(|line| line.chars().count() > 80)
+                .map(|line| format!("{}: {line}", command.get_name()));
             wide.chain(command.get_subcommands().flat_map(too_wide)).collect()
         }
         assert_eq!(too_wide(&command()), Vec::<String>::new());

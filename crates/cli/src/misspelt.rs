@@ -86,6 +86,6 @@ mod tests {
         );
         assert!(said("nostray top", &["stop"]).contains("try: nostray ps --watch\n"));
         assert!(said("nostray kill k7f3", &["log"]).contains("try: nostray stop k7f3\n"));
-        assert!(said("nostray sotp k7f3", &["stop"]).contains("a similar command: nostray stop k7f3\n"));
+        assert!(said("nostray stpo k7f3", &["stop"]).contains("a similar command: nostray stop k7f3\n"));
     }
 }

@@ -30,7 +30,7 @@ Examples:
   nostray stop memory          (a key, a slot, a session, or a name)
   nostray stop --session chat-17
   nostray stop --all --now")]
-#[command(group = clap::ArgGroup::new("which").required(true).multiple(true).args(["which", "session", "labels", "all"]))]
+#[command(group = clap::ArgGroup::new("chosen").required(true).multiple(true).args(["which", "session", "labels", "all"]))]
 pub(crate) struct Args {
     /// Which children: an id or its beginning, a key, a slot, a session, or a name as `ps` shows it
     #[arg(value_name = "WHICH")]

@@ -116,11 +116,13 @@ fn listed(mut all: Vec<String>) -> String {
 
 /// Selects the journal's entries about what a word means, of children that run and that have ended.
 #[derive(Debug)]
+#[allow(dead_code)]
 pub(crate) struct Entries {
     word: String,
     ids: BTreeSet<String>,
 }
 
+#[allow(dead_code)]
 impl Entries {
     /// An error if neither the children nor the entries have it.
     pub(crate) fn about(word: &str, all: &[Pen], entries: &[Entry]) -> Result<Self, String> {

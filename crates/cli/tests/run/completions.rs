@@ -1,5 +1,6 @@
 //! Completions in a real bash, zsh and fish: commands, options, what runs under nostray, and the command behind `run`.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -12,7 +13,7 @@ fn has(shell: &str) -> bool {
     let is_there = Command::new(shell).arg("-c").arg("true").stdin(Stdio::null()).status().is_ok();
     assert!(is_there || std::env::var_os("CI").is_none(), "{shell} is missing, and CI installs it");
     if !is_there {
-        eprintln!("SKIPPED: there is no {shell}");
+        writeln!(std::io::stderr(), "SKIPPED: there is no {shell}").ok();
     }
     is_there
 }

@@ -60,7 +60,7 @@ fn words_of_other_tools_and_slips_are_understood() {
         ("top", "nostray ps --watch"),
         ("kill", "nostray stop"),
         ("logs", "nostray log"),
-        ("sotp", "nostray stop"),
+        ("shrae", "nostray share"),
         ("restrat", "nostray restart"),
     ] {
         let output = call(&[word]);
