@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+pub use badchild::random::Random;
 use badchild::{Found, Host, badchild, comes_true, wait_until};
 use nostray_sys::Signal;
 use serde_json::{Value, json};
@@ -28,24 +29,6 @@ pub const BY_COMMAND: [&str; 2] = ["--share-env", ""];
 /// Whether there is time for the full-length tests.
 pub fn is_long() -> bool {
     std::env::var_os("NOSTRAY_LONG").is_some_and(|value| value == "1")
-}
-
-/// Random numbers; the same seed gives the same numbers.
-pub struct Random(u64);
-
-impl Random {
-    /// The series of this seed.
-    pub fn new(seed: u64) -> Self {
-        Self((seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
-    }
-
-    /// The next number, below this bound.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
 }
 
 impl Stage {

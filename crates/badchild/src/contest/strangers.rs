@@ -4,7 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use super::{Programs, Trouble};
-use crate::{Folder, Found, Scene, User, publish_as};
+use crate::programs::publish_as;
+use crate::{Folder, Found, Scene, User};
 
 /// Processes of the same user that are called like nostray's own, and that look like contenders on their command line.
 #[derive(Debug)]

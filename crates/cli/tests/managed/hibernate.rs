@@ -241,11 +241,10 @@ fn no_call_is_cut_off_by_sleep_at_any_moment() {
     in_parallel((0..4).collect(), |seed: u64| {
         let stage = Stage::new();
         let mut caller = begun(&stage, &["--hibernate", "10ms"], &[]);
-        let mut luck = seed;
+        let mut random = badchild::random::Random::new(seed);
         for round in 0..60 {
-            luck = luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             // From before the child is asked to end until after it has ended.
-            std::thread::sleep(Duration::from_micros(8_000 + (luck >> 33) % 8_000));
+            std::thread::sleep(Duration::from_micros(8_000 + random.below(8_000)));
             assert_eq!(caller.result("echo", json!({ "round": round })), json!({ "round": round }));
         }
         assert!(stage.lives().len() > 10, "the child slept {} times", stage.lives().len() - 1);

@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use badchild::random::Random;
 use badchild::{Bystanders, Found, Over, PATIENCE, Scene, User, badchild, comes_true, wait_until};
 use nostray_sys::Signal;
 use nostray_sys::proc::environment_of;
@@ -17,25 +18,9 @@ const FRONT: &str = "nostray-front";
 const SPARE: &str = "nostray-spare";
 const GUARD: &str = "nostray-guard";
 
-/// Random numbers; the same seed gives the same numbers.
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        Self((seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-
-    fn shuffle<T>(&mut self, those: &mut [T]) {
-        for at in (1..those.len()).rev() {
-            those.swap(at, self.below(at as u64 + 1) as usize);
-        }
+fn shuffle<T>(random: &mut Random, all: &mut [T]) {
+    for at in (1..all.len()).rev() {
+        all.swap(at, random.index(at + 1));
     }
 }
 
@@ -160,7 +145,7 @@ fn goes_on(seed: u64, cell: &Cell) {
     caller.who();
     let front = own(&stage.scene, MANAGED).expect("is there");
     let mut victims: Vec<_> = cell.victims.iter().map(|name| own(&stage.scene, name).expect("is there")).collect();
-    random.shuffle(&mut victims);
+    shuffle(&mut random, &mut victims);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         // Ends the watching thread also after a panic, because the scope waits for its threads.
@@ -239,7 +224,7 @@ fn no_process_is_left_when_up_to_three_nostray_processes_are_killed_at_any_momen
         }
         pass(Duration::from_micros(random.below(30_000)));
         let mut names = [MANAGED, FRONT, SPARE, GUARD];
-        random.shuffle(&mut names);
+        shuffle(&mut random, &mut names);
         let count = 1 + random.below(3) as usize;
         for name in &names[..count] {
             scene.processes().iter().filter(|found| found.stat.name == *name).for_each(|it| it.send(Signal::KILL));

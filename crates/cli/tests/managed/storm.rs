@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
+use badchild::random::Random;
 use badchild::{Found, PATIENCE, comes_true};
 use nostray_sys::Signal;
 use serde_json::{Value, json};
@@ -14,16 +15,6 @@ use testkit::stage::{Caller, Stage};
 
 const SESSIONS: u64 = 4;
 const KILLS: usize = 250;
-
-/// Random numbers; the same seed gives the same numbers.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-}
 
 /// The host's open requests, and the number of answers.
 #[derive(Default)]
@@ -34,11 +25,11 @@ struct Ledger {
 }
 
 impl Ledger {
-    fn ask(&mut self, caller: &mut Caller, dice: &mut Dice) {
-        let (method, params) = match dice.below(8) {
-            0 => ("slow", json!({ "ms": dice.below(5) })),
+    fn ask(&mut self, caller: &mut Caller, random: &mut Random) {
+        let (method, params) = match random.below(8) {
+            0 => ("slow", json!({ "ms": random.below(5) })),
             1 => ("who", json!({})),
-            2 => ("echo", json!({ "text": "x".repeat(usize::try_from(dice.below(30_000)).expect("small")) })),
+            2 => ("echo", json!({ "text": "x".repeat(usize::try_from(random.below(30_000)).expect("small")) })),
             3 => ("tools/list", json!({})),
             _ => ("echo", json!([1])),
         };
@@ -102,15 +93,15 @@ fn storm(seed: u64) {
     caller.initialize();
     caller.result("logging/setLevel", json!({ "level": "notice" }));
     caller.result("resources/subscribe", json!({ "uri": "test://a" }));
-    let (mut dice, mut ledger, mut starts) = (Dice(seed), Ledger::default(), Starts::of(&stage));
+    let (mut random, mut ledger, mut starts) = (Random::new(seed), Ledger::default(), Starts::of(&stage));
     for kill in 0..KILLS {
         let victim = starts.wait_for(&stage, kill).expect("only this test ends the child");
         // The kill comes at any time from the child's start until it has answered a few calls.
-        for _ in 0..dice.below(12) {
-            ledger.ask(&mut caller, &mut dice);
+        for _ in 0..random.below(12) {
+            ledger.ask(&mut caller, &mut random);
         }
-        if dice.below(3) > 0 {
-            let until = Instant::now() + Duration::from_micros(dice.below(15_000));
+        if random.below(3) > 0 {
+            let until = Instant::now() + Duration::from_micros(random.below(15_000));
             while let Some(line) = caller.line_within(until.saturating_duration_since(Instant::now())) {
                 ledger.take(&line);
             }

@@ -1,84 +1,28 @@
 //! A supervised child on a terminal, where a user types JSON: keys end the session or stop the job, and a closed
 //! terminal ends everything, in every state of the child.
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::AsFd;
-use std::process::{Child, Stdio};
-use std::time::Instant;
-
-use badchild::{Found, PATIENCE, badchild, open_terminal, wait_until};
-use nostray_sys::poll::{Until, wait};
+use badchild::{Found, badchild, wait_until};
 use testkit::nostray;
+use testkit::person::Person;
 use testkit::stage::Stage;
 
 const CTRL_C: &str = "\x03";
 const CTRL_BACKSLASH: &str = "\x1c";
 const CTRL_Z: &str = "\x1a";
 
-/// A user at a terminal.
-struct Person {
-    master: File,
-    seen: String,
-    process: Child,
+/// The words of a supervised server.
+fn words_of_server(stage: &Stage, options: &[&str]) -> Vec<String> {
+    let mut words = vec![nostray().display().to_string()];
+    words.extend(["run", "--respawn", "--eof-grace", "10s", "--term-grace", "10s"].map(str::to_owned));
+    words.extend(options.iter().map(|word| (*word).to_owned()));
+    words.extend(["--".to_owned(), badchild().display().to_string()]);
+    words.extend(["server".to_owned(), "--plain".to_owned(), "--record".to_owned(), stage.file("record")]);
+    words
 }
 
-impl Person {
-    /// Starts a command on a new terminal.
-    fn starts(stage: &Stage, words: &[&str]) -> Self {
-        let (master, path) = open_terminal().expect("a terminal");
-        let mut command = stage.scene.command(&badchild());
-        command.args(["on-terminal", &path, "--output-too", "--"]).args(words);
-        command.env("PS1", "prompt> ").env("TERM", "dumb").env_remove("PROMPT_COMMAND");
-        let process = command.stdin(Stdio::null()).spawn().expect("start");
-        Self { master: master.into(), seen: String::new(), process }
-    }
-
-    /// The words of a supervised server.
-    fn server(stage: &Stage, options: &[&str]) -> Vec<String> {
-        let mut words = vec![nostray().display().to_string()];
-        words.extend(["run", "--respawn", "--eof-grace", "10s", "--term-grace", "10s"].map(str::to_owned));
-        words.extend(options.iter().map(|word| (*word).to_owned()));
-        words.extend(["--".to_owned(), badchild().display().to_string()]);
-        words.extend(["server".to_owned(), "--plain".to_owned(), "--record".to_owned(), stage.file("record")]);
-        words
-    }
-
-    fn types(&mut self, keys: &str) {
-        self.master.write_all(keys.as_bytes()).expect("type");
-    }
-
-    fn asks(&mut self, id: u32, method: &str) {
-        self.types(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\"}}\n"));
-        self.sees(&format!("\"id\":{id},\"result\""));
-    }
-
-    /// Waits for a text on the screen, after the texts that earlier calls waited for.
-    fn sees(&mut self, text: &str) {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(at) = self.seen.find(text) {
-                self.seen.drain(..at + text.len());
-                return;
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "'{text}' does not appear, but: {:?}", self.seen);
-            if wait(&[(self.master.as_fd(), Until::Readable)], Some(left)).expect("poll")[0] {
-                let mut bytes = [0; 4096];
-                let n = self.master.read(&mut bytes).unwrap_or_else(|e| panic!("{e}, after {:?}", self.seen));
-                self.seen += &String::from_utf8_lossy(&bytes[..n]);
-            }
-        }
-    }
-
-    fn exit_code(mut self) -> Option<i32> {
-        let mut status = None;
-        badchild::comes_true(PATIENCE, &mut || {
-            status = self.process.try_wait().expect("look");
-            status.is_some()
-        });
-        status.expect("the command does not end").code()
-    }
+fn asks(person: &mut Person, id: u32, method: &str) {
+    person.types(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\"}}\n"));
+    person.sees(&format!("\"id\":{id},\"result\""));
 }
 
 #[test]
@@ -86,10 +30,10 @@ fn keys_end_the_session_in_every_state_of_the_child() {
     for (key, code) in [(CTRL_C, 130), (CTRL_BACKSLASH, 131)] {
         for asleep in [false, true] {
             let stage = Stage::new();
-            let words = Person::server(&stage, if asleep { &["--hibernate", "50ms"] } else { &[] });
+            let words = words_of_server(&stage, if asleep { &["--hibernate", "50ms"] } else { &[] });
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            let mut person = Person::starts(&stage, &words);
-            person.asks(1, "who");
+            let mut person = Person::starts(&stage.scene, &words);
+            asks(&mut person, 1, "who");
             if asleep {
                 stage.wait_until_asleep();
             }
@@ -106,10 +50,10 @@ fn keys_end_the_session_in_every_state_of_the_child() {
 fn a_closed_terminal_ends_everything_in_every_state_of_the_child() {
     for asleep in [false, true] {
         let stage = Stage::new();
-        let words = Person::server(&stage, if asleep { &["--hibernate", "50ms"] } else { &[] });
+        let words = words_of_server(&stage, if asleep { &["--hibernate", "50ms"] } else { &[] });
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let mut person = Person::starts(&stage, &words);
-        person.asks(1, "who");
+        let mut person = Person::starts(&stage.scene, &words);
+        asks(&mut person, 1, "who");
         if asleep {
             stage.wait_until_asleep();
         }
@@ -127,12 +71,12 @@ fn a_closed_terminal_ends_everything_in_every_state_of_the_child() {
 fn a_job_can_be_stopped_and_continued_in_every_state_of_the_child() {
     for asleep in [false, true] {
         let stage = Stage::new();
-        let words = Person::server(&stage, if asleep { &["--hibernate", "100ms"] } else { &[] }).join(" ");
-        let mut person = Person::starts(&stage, &["bash", "--norc", "--noprofile", "-i"]);
+        let words = words_of_server(&stage, if asleep { &["--hibernate", "100ms"] } else { &[] }).join(" ");
+        let mut person = Person::starts(&stage.scene, &["bash", "--norc", "--noprofile", "-i"]);
         person.sees("prompt> ");
         person.types(&format!("{words}\n"));
         wait_until("the server is there", || !stage.lives().is_empty());
-        person.asks(1, "who");
+        asks(&mut person, 1, "who");
         if asleep {
             wait_until("the child is asleep", || stage.states() == ["asleep"]);
         }
@@ -148,7 +92,7 @@ fn a_job_can_be_stopped_and_continued_in_every_state_of_the_child() {
         wait_until("the front has the terminal", || {
             badchild::foreground_group(&person.master) == Some(front().stat.pid)
         });
-        person.asks(2, "who");
+        asks(&mut person, 2, "who");
         if asleep {
             // Wait: a child that just ends by the end of its input would give its own exit code.
             wait_until("the child is asleep again", || stage.states() == ["asleep"]);

@@ -5,31 +5,20 @@ use std::fs::File;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use badchild::random::Random;
 use badchild::{Bystanders, Folder, Found, PATIENCE, Scene, User, pid};
 use nostray_sys::Signal;
 use testkit::{GRACES, in_parallel, run_command};
-
-/// Random numbers; the same seed gives the same numbers.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
 
 #[test]
 fn no_process_is_left_when_one_or_two_keepers_are_killed_at_any_moment() {
     let bystanders = Bystanders::start(User::Current);
     in_parallel((1..=120).collect(), |seed: u64| {
-        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut random = Random::new(seed);
         let users = User::all();
-        let scene = Scene::new(users[random.below(users.len() as u64) as usize]);
-        let kind = ["plain", "term-ignoring", "setsid", "daemon"][random.below(4) as usize];
-        let manner = ["cooperative", "stubborn"][random.below(2) as usize];
+        let scene = Scene::new(random.pick(&users));
+        let kind = random.pick(&["plain", "term-ignoring", "setsid", "daemon"]);
+        let manner = random.pick(&["cooperative", "stubborn"]);
         let mut process = run_command(&scene, &GRACES, &["tree", manner, kind])
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -1,84 +1,25 @@
 //! On a terminal, job control, Ctrl-C and Ctrl-Z work as without nostray. The test types real keys.
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::AsFd;
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
-
-use badchild::{Found, PATIENCE, Scene, User, badchild, open_terminal};
-use nostray_sys::poll::{Until, wait};
+use badchild::{Found, Scene, User};
 use testkit::nostray;
+use testkit::person::Person;
 use testkit::puppet::wait_until_quiet;
 
 const CTRL_C: &str = "\x03";
 const CTRL_Z: &str = "\x1a";
 const CTRL_D: &str = "\x04";
 
-/// A user at a terminal.
-struct Person {
-    master: File,
-    seen: String,
-    process: Child,
-}
-
-impl Person {
-    /// Starts a command on a new terminal.
-    fn starts(scene: &Scene, words: &[&str]) -> Self {
-        let (master, path) = open_terminal().expect("a terminal");
-        let mut command = scene.command(&badchild());
-        command.args(["on-terminal", &path, "--output-too", "--"]).args(words);
-        command.env("PS1", "prompt> ").env("TERM", "dumb").env_remove("PROMPT_COMMAND");
-        let process = command.stdin(Stdio::null()).spawn().expect("start");
-        Self { master: master.into(), seen: String::new(), process }
-    }
-
-    fn types(&mut self, keys: &str) {
-        self.master.write_all(keys.as_bytes()).expect("type");
-    }
-
-    /// Waits for a text on the screen, after the texts that earlier calls waited for.
-    fn sees(&mut self, text: &str) {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(at) = self.seen.find(text) {
-                self.seen.drain(..at + text.len());
-                return;
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "'{text}' does not appear, but: {:?}", self.seen);
-            self.reads(left);
-        }
-    }
-
-    /// Waits until a job is the terminal's foreground group. A shell names the job that it continues a moment before
-    /// that, and keys that are typed in between do not reach the job.
-    fn sees_in_front(&mut self, scene: &Scene, command: &str) {
-        badchild::wait_until("the job has the terminal", || {
-            let job =
-                scene.processes().into_iter().find(|found| found.command == command && !found.stat.is_stopped());
-            job.is_some_and(|job| badchild::foreground_group(&self.master) == Some(job.stat.pid))
-        });
-        // The guard passes SIGCONT on to its child, too. Wait for that: a user does not press the next key within a
-        // millisecond.
-        let is_ours = |found: &Found| found.stat.name.starts_with("nostray");
-        scene.processes().into_iter().filter(is_ours).for_each(|found| wait_until_quiet(&found));
-    }
-
-    /// Reads what comes within this time.
-    fn reads(&mut self, time: Duration) -> bool {
-        let came = wait(&[(self.master.as_fd(), Until::Readable)], Some(time)).expect("poll")[0];
-        if came {
-            let mut bytes = [0; 4096];
-            let n = self.master.read(&mut bytes).unwrap_or_else(|e| panic!("{e}, after {:?}", self.seen));
-            self.seen += &String::from_utf8_lossy(&bytes[..n]);
-        }
-        came
-    }
-
-    fn exit_code(mut self) -> Option<i32> {
-        self.process.wait().expect("wait").code()
-    }
+/// Waits until a job is the terminal's foreground group. A shell names the job that it continues a moment before
+/// that, and keys that are typed in between do not reach the job.
+fn sees_in_front(person: &Person, scene: &Scene, command: &str) {
+    badchild::wait_until("the job has the terminal", || {
+        let job = scene.processes().into_iter().find(|found| found.command == command && !found.stat.is_stopped());
+        job.is_some_and(|job| badchild::foreground_group(&person.master) == Some(job.stat.pid))
+    });
+    // The guard passes SIGCONT on to its child, too. Wait for that: a user does not press the next key within a
+    // millisecond.
+    let is_ours = |found: &Found| found.stat.name.starts_with("nostray");
+    scene.processes().into_iter().filter(is_ours).for_each(|found| wait_until_quiet(&found));
 }
 
 #[test]
@@ -94,7 +35,7 @@ fn a_shell_inside_has_job_control() {
     person.sees("prompt> ");
     person.types("fg\n");
     person.sees("sleep 1000");
-    person.sees_in_front(&scene, "sleep 1000");
+    sees_in_front(&person, &scene, "sleep 1000");
     person.types(CTRL_C);
     person.sees("prompt> ");
     person.types("echo code=$?\n");
@@ -122,7 +63,7 @@ fn a_shell_outside_sees_its_job_stop_and_continue() {
         person.sees("prompt> ");
         person.types("fg\n");
         person.sees("run -- cat");
-        person.sees_in_front(&scene, &format!("{nostray} run -- cat"));
+        sees_in_front(&person, &scene, &format!("{nostray} run -- cat"));
         person.types(&format!("{round}\n"));
         person.sees(&format!("{round}\r\n{round}\r\n"));
     }
@@ -185,7 +126,7 @@ fn a_background_job_that_reads_is_stopped_and_can_be_continued() {
     person.types("jobs; fg\n");
     person.sees("Stopped");
     person.sees("run -- cat");
-    person.sees_in_front(&scene, &format!("{nostray} run -- cat"));
+    sees_in_front(&person, &scene, &format!("{nostray} run -- cat"));
     person.types("hello\n");
     person.sees("hello\r\nhello\r\n");
     person.types(CTRL_D);
