@@ -164,7 +164,7 @@ impl Claim {
         let slot = &self.request.slot;
         let holder = look::slot(slot).ok().flatten().and_then(|slot| slot.holder);
         let waited = humantime::format_duration(Duration::from_secs(self.began.elapsed().as_secs()));
-        format!("slot {slot} is {}; waiting for {waited}", look::describe_holder(holder.as_ref()))
+        format!("slot {slot} is {}; waiting for {waited}", look::name_holder(holder.as_ref()))
     }
 
     /// Withdraws the claim.

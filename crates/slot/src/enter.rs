@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nostray_pen::{PenId, PenOpener, Spec, Witness};
 use nostray_sys::Signal;
-use nostray_sys::descriptors::write_to_stderr_at_once;
+use nostray_sys::descriptors::{overwrite_line_on_stderr, write_to_stderr_at_once};
 use nostray_sys::poll::{self, Until};
 use nostray_sys::process::Ended;
 
@@ -122,9 +122,7 @@ impl Progress {
         let next = self.next.as_mut()?;
         if *next <= now {
             *next = now + Self::INTERVAL;
-            let width = nostray_sys::descriptors::terminal_width(std::io::stderr()).unwrap_or(80).saturating_sub(1);
-            let line: String = claim.progress().chars().filter(|c| !c.is_control()).take(width).collect();
-            write_to_stderr_at_once(&format!("\r\x1b[K{line}"));
+            overwrite_line_on_stderr(&claim.progress());
             self.is_shown = true;
         }
         Some(next.saturating_duration_since(now))
@@ -132,7 +130,7 @@ impl Progress {
 
     fn clear(&mut self) {
         if std::mem::take(&mut self.is_shown) {
-            write_to_stderr_at_once("\r\x1b[K");
+            overwrite_line_on_stderr("");
         }
     }
 }

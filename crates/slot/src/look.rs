@@ -77,13 +77,29 @@ pub fn is_held_around_us(name: &Name) -> Option<String> {
     around.map(|holder| describe_holder(Some(&holder.record)))
 }
 
+/// Said of a slot that is taken by a holder which is not on record.
+const UNKNOWN_HOLDER: &str = "taken by a pen that is just starting or ending";
+
+fn ago(time: u64) -> String {
+    let seconds = Moment::now().time.saturating_sub(time) / 1000;
+    humantime::format_duration(Duration::from_secs(seconds)).to_string()
+}
+
+/// The holder by its name, and since when it holds the slot, in half a line.
+pub(crate) fn name_holder(holder: Option<&Record>) -> String {
+    let Some(record) = holder else { return UNKNOWN_HOLDER.to_owned() };
+    let session = record.session.as_ref().map_or_else(String::new, |session| format!(", session {session}"));
+    format!(
+        "held by {} ({}{session}) for {}",
+        record.id,
+        nostray_registry::short_name(&record.command),
+        ago(record.started)
+    )
+}
+
 /// The holder, since when and in what state, in half a sentence.
 pub(crate) fn describe_holder(holder: Option<&Record>) -> String {
-    let Some(record) = holder else { return "taken by a pen that is just starting or ending".to_owned() };
-    let ago = |time: u64| {
-        let seconds = Moment::now().time.saturating_sub(time) / 1000;
-        humantime::format_duration(Duration::from_secs(seconds)).to_string()
-    };
+    let Some(record) = holder else { return UNKNOWN_HOLDER.to_owned() };
     let session = record.session.as_ref().map_or_else(String::new, |session| format!(", session {session}"));
     format!(
         "taken by {} ({}{session}) for {}, {} for {}",

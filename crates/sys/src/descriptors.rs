@@ -279,21 +279,34 @@ pub fn close_for_good(fd: BorrowedFd<'_>) {
 /// reading. The line is cut to what a pipe takes in one piece, and escaped, so that it stays one line: it may quote a
 /// child.
 pub fn write_to_stderr_at_once(line: &str) {
+    let mut line = crate::text::escaped(line.trim_end_matches('\n')).into_owned().into_bytes();
+    line.truncate(libc::PIPE_BUF - 1);
+    line.push(b'\n');
+    write_bytes_to_stderr_at_once(&line);
+}
+
+/// Writes over the line at which the cursor stands, on the terminal that standard error is; or nothing if it would have to wait. An empty
+/// text clears the line.
+pub fn overwrite_line_on_stderr(text: &str) {
+    let width = terminal_width(io::stderr()).unwrap_or(80).saturating_sub(1);
+    // A line that wraps would be left behind when the next one is written over it.
+    let text: String = crate::text::escaped(text).chars().take(width).collect();
+    write_bytes_to_stderr_at_once(format!("\r\x1b[K{text}").as_bytes());
+}
+
+fn write_bytes_to_stderr_at_once(line: &[u8]) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::io::{Errno, ReadWriteFlags, pwritev2, write};
     /// Where the file stands, as for `write`.
     const HERE: u64 = u64::MAX;
     let stderr = io::stderr();
-    let mut line = crate::text::escaped(line.trim_end_matches('\n')).into_owned().into_bytes();
-    line.truncate(libc::PIPE_BUF - 1);
-    line.push(b'\n');
-    let written = pwritev2(&stderr, &[io::IoSlice::new(&line)], HERE, ReadWriteFlags::NOWAIT);
+    let written = pwritev2(&stderr, &[io::IoSlice::new(line)], HERE, ReadWriteFlags::NOWAIT);
     // A terminal or a file: polling it first is enough. Everywhere else the line was written, or has no reader.
     if let Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::SPIPE) = written {
         let mut fds = [PollFd::new(&stderr, PollFlags::OUT)];
         let ready = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|n| n > 0);
         if ready && fds[0].revents().contains(PollFlags::OUT) {
-            write(&stderr, &line).ok();
+            write(&stderr, line).ok();
         }
     }
 }

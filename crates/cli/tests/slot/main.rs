@@ -6,6 +6,7 @@ mod crashed;
 mod frozen;
 mod operators;
 mod policies;
+mod progress;
 mod refused;
 mod share;
 mod slow;
