@@ -337,9 +337,24 @@ pub const DO_NOT_WAIT: i32 = libc::O_NONBLOCK | libc::O_NOCTTY;
 /// For opening a file that another user may have put there: not through a link, and without waiting if it is a pipe.
 pub const NO_FOLLOW_AND_DO_NOT_WAIT: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 
+/// The size of a terminal, in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TerminalSize {
+    /// Its width; zero if the terminal does not know it.
+    pub columns: usize,
+    /// Its height; zero if the terminal does not know it.
+    pub rows: usize,
+}
+
+/// The size of the terminal that standard output is, if it is one.
+#[must_use]
+pub fn terminal_size() -> Option<TerminalSize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    Some(TerminalSize { columns: usize::from(size.ws_col), rows: usize::from(size.ws_row) })
+}
+
 /// The number of columns of the terminal that standard output is, if it is one.
 #[must_use]
 pub fn terminal_width() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
-    Some(usize::from(size.ws_col)).filter(|width| *width > 0)
+    terminal_size().map(|size| size.columns).filter(|columns| *columns > 0)
 }
