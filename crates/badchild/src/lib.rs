@@ -437,7 +437,16 @@ impl Host {
     /// If it cannot be started.
     #[must_use]
     pub fn start(scene: &Scene, options: &[&str], command: &[&str]) -> Self {
-        let mut host = scene.command(&badchild());
+        Self::start_as(scene, &badchild(), options, command)
+    }
+
+    /// The same with another name of the program `badchild`.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn start_as(scene: &Scene, program: &Path, options: &[&str], command: &[&str]) -> Self {
+        let mut host = scene.command(program);
         let friends = Scene::new(scene.user);
         host.env(FRIEND, &friends.token).arg("host").args(options).arg("--").args(command);
         if std::env::var_os("BADCHILD_LOUD").is_none() {
@@ -611,4 +620,10 @@ pub fn open_terminal() -> io::Result<(std::os::fd::OwnedFd, String)> {
     unlockpt(&master)?;
     let name = ptsname(&master, Vec::new())?;
     Ok((master, name.to_string_lossy().into_owned()))
+}
+
+/// Gives the terminal of this master a size. Its foreground group gets SIGWINCH.
+pub fn resize_terminal(master: impl std::os::fd::AsFd, columns: u16, rows: u16) -> io::Result<()> {
+    let size = rustix::termios::Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 };
+    Ok(rustix::termios::tcsetwinsize(master, size)?)
 }

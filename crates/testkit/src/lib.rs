@@ -5,6 +5,7 @@ pub mod debugger;
 pub mod many;
 pub mod memory;
 pub mod puppet;
+pub mod screen;
 pub mod sharing;
 pub mod slots;
 pub mod stage;
