@@ -1,6 +1,7 @@
 //! A host that starts a command, can be killed, and has a friend that must not be touched.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use crate::{FRIEND, Found, Pid, Scene, badchild, pid};
@@ -21,7 +22,16 @@ impl Host {
     /// If it cannot be started.
     #[must_use]
     pub fn start(scene: &Scene, options: &[&str], command: &[&str]) -> Self {
-        let mut host = scene.command(&badchild());
+        Self::start_as(scene, &badchild(), options, command)
+    }
+
+    /// The same with another name of the program `badchild`.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn start_as(scene: &Scene, program: &Path, options: &[&str], command: &[&str]) -> Self {
+        let mut host = scene.command(program);
         let friends = Scene::new(scene.user);
         host.env(FRIEND, &friends.token).arg("host").args(options).arg("--").args(command);
         if std::env::var_os("BADCHILD_LOUD").is_none() {

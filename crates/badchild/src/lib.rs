@@ -20,7 +20,7 @@ pub use nostray_sys::process::Pid;
 use nostray_sys::{Pidfd, Signal};
 pub use programs::{Folder, badchild, beside_test, built, publish};
 pub use scene::{Scene, company, is_subreaper};
-pub use terminal::{foreground_group, open_terminal};
+pub use terminal::{foreground_group, open_terminal, resize_terminal};
 pub use together::{Over, in_parallel, so_many_at_once};
 
 /// The variable that marks the processes of a test.

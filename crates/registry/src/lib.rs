@@ -23,6 +23,7 @@ mod slots;
 mod stopped;
 mod survivors;
 mod sweep;
+mod used_by;
 mod witness;
 
 pub use census::{Pen, Tally, census};
@@ -39,6 +40,7 @@ pub use slots::{Holder, end_holder_apart, sweep_slot_apart, sweep_slot_here};
 pub use stopped::{WAS_STOPPED, end_stopped_steward};
 pub use survivors::{Evidence, Found};
 pub use sweep::{forget, is_on_record, sweep, sweep_pen};
+pub use used_by::{Hosts, UsedBy};
 pub use witness::{RecordDetails, RecordKeeper, SAYS_STOPPING};
 
 /// What can go wrong with the registry. None of it keeps a child from being contained.

@@ -27,7 +27,8 @@ const LAUNCHER_OPTIONS_WITH_VALUE: [&str; 14] = [
     "--spec",
     "--with-requirements",
 ];
-const INTERPRETERS: [&str; 9] = ["node", "python", "ruby", "perl", "php", "java", "tsx", "ts-node", "pypy"];
+const INTERPRETERS: [&str; 10] =
+    ["node", "python", "ruby", "perl", "php", "java", "tsx", "ts-node", "pypy", "electron"];
 const SHELLS: [&str; 6] = ["sh", "bash", "zsh", "dash", "fish", "ksh"];
 const CONTAINER_PROGRAMS: [&str; 2] = ["docker", "podman"];
 /// Options of `docker run` without a value; all others have one.
@@ -84,6 +85,11 @@ fn named(words: &[&str], depth: usize) -> String {
         _ => None,
     };
     found.filter(|name| !name.is_empty()).unwrap_or_else(|| of_path(first))
+}
+
+/// Whether a program of this name says nothing of what it runs.
+pub(crate) fn runs_other_programs(program: &str) -> bool {
+    LAUNCHERS.contains(&program) || is_interpreter(program)
 }
 
 fn is_interpreter(program: &str) -> bool {
@@ -206,8 +212,8 @@ fn program_name(path: &str) -> &str {
 }
 
 fn without_ending(name: &str) -> &str {
-    const ENDINGS: [&str; 12] =
-        [".git", ".js", ".mjs", ".cjs", ".ts", ".py", ".rb", ".sh", ".exe", ".cmd", ".bat", ".jar"];
+    const ENDINGS: [&str; 13] =
+        [".git", ".js", ".mjs", ".cjs", ".ts", ".py", ".rb", ".sh", ".exe", ".cmd", ".bat", ".jar", ".asar"];
     ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)).filter(|stem| !stem.is_empty()).unwrap_or(name)
 }
 

@@ -24,7 +24,7 @@ const MAX_RECORD_SIZE: u64 = 64 * 1024;
 pub type Labels = BTreeMap<String, String>;
 
 /// A process as it is written down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Process {
     /// Its number.
     pub pid: i32,
@@ -237,6 +237,12 @@ pub enum Unreadable {
 }
 
 impl Record {
+    /// Whether it is a shared child that runs without a holder: it is kept for the time of `--linger`.
+    #[must_use]
+    pub fn is_lingering(&self) -> bool {
+        self.state == State::Ready && self.shared.as_ref().is_some_and(|shared| shared.leases.is_empty())
+    }
+
     /// The world that its numbers belong to.
     #[must_use]
     pub fn world(&self) -> World {

@@ -351,9 +351,24 @@ pub const DO_NOT_WAIT: i32 = libc::O_NONBLOCK | libc::O_NOCTTY;
 /// For opening a file that another user may have put there: not through a link, and without waiting if it is a pipe.
 pub const NO_FOLLOW_AND_DO_NOT_WAIT: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 
-/// The number of columns of a terminal, if it is one.
+/// The size of a terminal, in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TerminalSize {
+    /// Its width; zero if the terminal does not know it.
+    pub columns: usize,
+    /// Its height; zero if the terminal does not know it.
+    pub rows: usize,
+}
+
+/// The size of a terminal, if it is one.
+#[must_use]
+pub fn terminal_size(terminal: impl AsFd) -> Option<TerminalSize> {
+    let size = rustix::termios::tcgetwinsize(terminal).ok()?;
+    Some(TerminalSize { columns: usize::from(size.ws_col), rows: usize::from(size.ws_row) })
+}
+
+/// The number of columns of a terminal, if it is one and knows that.
 #[must_use]
 pub fn terminal_width(terminal: impl AsFd) -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(terminal).ok()?;
-    Some(usize::from(size.ws_col)).filter(|width| *width > 0)
+    terminal_size(terminal).map(|size| size.columns).filter(|columns| *columns > 0)
 }

@@ -108,6 +108,14 @@ impl SignalSet {
         })
     }
 
+    /// The same set with `signal`.
+    #[must_use]
+    pub fn with(mut self, signal: Signal) -> Self {
+        // SAFETY: the set is initialised and the number came from a `Signal`.
+        unsafe { libc::sigaddset(&mut self.0, signal.0) };
+        self
+    }
+
     /// The same set without `signal`.
     #[must_use]
     pub fn without(mut self, signal: Signal) -> Self {

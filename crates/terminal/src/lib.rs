@@ -2,6 +2,9 @@
 //! with. Only the command line and the commands beside it use this; the engine does not.
 
 mod exit;
+pub mod fit;
+pub mod fitted;
+mod ink;
 mod progress;
 pub mod table;
 
@@ -11,6 +14,7 @@ use std::io::{self, IsTerminal, Write};
 use nostray_sys::text::{escaped, escaped_json};
 
 pub use exit::ExitCode;
+pub use ink::Ink;
 pub use progress::Progress;
 
 /// Says what went wrong, on standard error, in one line.
@@ -67,4 +71,20 @@ pub fn print(text: &[u8]) -> ExitCode {
 /// The width of the terminal that standard output is, if it is one.
 pub fn width() -> Option<usize> {
     nostray_sys::descriptors::terminal_width(io::stdout())
+}
+
+/// How many columns a line may take: as many as the terminal has that standard output is, otherwise as many as the variable COLUMNS says.
+/// `None` if lines are not to be cut.
+pub fn line_width() -> Option<usize> {
+    let asked = || std::env::var("COLUMNS").ok()?.trim().parse().ok().filter(|columns| *columns > 0);
+    let usual = || io::stdout().is_terminal().then_some(USUAL_COLUMNS);
+    width().or_else(asked).or_else(usual)
+}
+
+/// The width of a terminal that does not know its own.
+const USUAL_COLUMNS: usize = 80;
+
+/// How many lines the terminal shows that standard output is, if it is one and knows that.
+pub fn height() -> Option<usize> {
+    nostray_sys::descriptors::terminal_size(io::stdout()).map(|size| size.rows).filter(|rows| *rows > 0)
 }

@@ -70,6 +70,17 @@ pub fn span(time: Duration) -> String {
     }
 }
 
+/// A span of time in at most five characters, for some thousand days: its two largest units, or one if that is ten or more.
+pub fn short_span(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        600..3600 => format!("{}m", seconds / 60),
+        36_000..86_400 => format!("{}h", seconds / 3600),
+        864_000.. => format!("{}d", seconds / 86_400),
+        _ => span(time),
+    }
+}
+
 /// How long ago a moment of Unix time in milliseconds was.
 pub fn ago(moment: u64) -> Duration {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -100,6 +111,10 @@ mod tests {
         assert_eq!((bytes(0), bytes(5 << 20), bytes(3 << 30)), ("0.0K".into(), "5.0M".into(), "3.0G".into()));
         assert_eq!(span(Duration::from_secs(59)), "59s");
         assert_eq!(span(Duration::from_secs(3700)), "1h1m");
+        let short = [9, 599, 600, 3599, 3600, 35_999, 36_000, 86_399, 86_400, 863_999, 864_000, 86_400_000];
+        let short = short.map(|seconds| short_span(Duration::from_secs(seconds)));
+        let expected = ["9s", "9m59s", "10m", "59m", "1h0m", "9h59m", "10h", "23h", "1d0h", "9d23h", "10d", "1000d"];
+        assert_eq!(short, expected);
         assert_eq!(moment(u64::MAX), "9999-12-31T23:59:59Z");
     }
 }

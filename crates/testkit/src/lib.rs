@@ -6,6 +6,7 @@ pub mod many;
 pub mod memory;
 pub mod person;
 pub mod puppet;
+pub mod screen;
 pub mod sharing;
 pub mod slots;
 pub mod stage;

@@ -91,7 +91,17 @@ fn a_session_is_one_line_with_all_that_is_known_in_every_state() {
         let reason = ["stopping", "backing-off", "tripped"].contains(&state);
         assert_eq!(pen["reason"].is_string(), reason, "{pen}");
         let tree = text(&stage.nostray(&["ps", "--tree"]));
-        assert_eq!(tree.lines().count(), 2 + processes, "{tree}");
+        // Heading, child, host and keepers; then the tree.
+        assert_eq!(tree.lines().count(), 4 + processes, "{tree}");
+        let host = format!(" {} for ", std::process::id());
+        let is_host =
+            |line: &str| line.starts_with("  held by ") && line.contains(&host) && line.ends_with(", session s");
+        assert!(tree.lines().any(is_host), "{tree}");
+        let mut keepers = format!("  kept by front {}", caller.process.id());
+        if is_there {
+            keepers += &format!(", spare {}, guard {}", pen["spare"]["pid"], pen["guard"]["pid"]);
+        }
+        assert!(tree.lines().any(|line| line == keepers), "no '{keepers}' in:\n{tree}");
         assert_eq!(tree.contains("member daemon"), state == "ready", "{tree}");
         let story = text(&stage.nostray(&["log", &id]));
         assert!(story.contains("started for session s") && story.contains("ready: child"), "{story}");

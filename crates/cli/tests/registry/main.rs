@@ -2,6 +2,8 @@
 //! left.
 
 mod operators;
+mod ps_view;
+mod ps_watch;
 mod records;
 mod sweep;
 mod sweep_apart;

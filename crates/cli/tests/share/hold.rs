@@ -473,7 +473,9 @@ fn operators_see_its_holders_and_its_output_and_can_restart_and_stop_it() {
     let text = |words: &[&str]| String::from_utf8_lossy(&stage.nostray(words).stdout).into_owned();
     assert!(text(&["log", id, "--output"]).contains("said"), "{}", text(&["log", id, "--output"]));
     let tree = text(&["ps", "--tree"]);
-    assert!(tree.contains("held by one") && tree.contains("held by two") && tree.contains("member setsid"), "{tree}");
+    let is_held_by = |end: &str| tree.lines().any(|line| line.starts_with("  held by ") && line.contains(end));
+    assert!(is_held_by(", session one,") && is_held_by(", session two,"), "{tree}");
+    assert!(tree.contains("member setsid"), "{tree}");
     // The restart comes at once: a daemon has no calls in flight.
     assert!(stage.nostray(&["restart", "d"]).status.success());
     let next = play.wait_for_life(2);

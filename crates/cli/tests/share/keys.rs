@@ -175,7 +175,9 @@ fn sessions_of_several_hosts_terminals_and_logins_share_one_child_under_the_name
     let sessions: Vec<_> = leases.iter().filter_map(|lease| lease["session"].as_str()).collect();
     assert_eq!(sessions, ["2c5e9b0e-claude", "77aa0f31-claude", "mine"], "{leases:#?}");
     let tree = many.says(&["ps", "--tree"]);
-    assert!(tree.contains("held by 77aa0f31-claude ("), "{tree}");
+    let is_held_by =
+        |line: &str| line.starts_with("  held by ") && line.contains(", session 77aa0f31-claude, front ");
+    assert!(tree.lines().any(is_held_by), "{tree}");
     let stop = many.nostray(&["stop", "--session", "77aa0f31-claude"]);
     assert!(stop.status.success(), "{stop:?}");
     many.wait_for_leases(4);

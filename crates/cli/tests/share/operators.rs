@@ -49,12 +49,17 @@ fn ps_shows_one_child_with_all_sessions_that_hold_it() {
     }
     assert_eq!(many.nostray(&["ps", "-q", "--session", "s7"]).status.code(), Some(1));
     let table = many.says(&["ps"]);
-    assert!(table.contains("memory: 3 sessions"), "{table}");
+    let row = |table: &str| table.lines().nth(1).unwrap_or_default().to_owned();
+    assert!(row(&table).starts_with(&format!("{id}  memory  ready  ")) && row(&table).contains(" ×3  "), "{table}");
+    assert!(row(&table).contains("  s0, s1, s2  "), "{table}");
     assert_eq!(table.lines().count(), 2, "{table}");
     let tree = many.says(&["ps", "--tree"]);
-    assert_eq!(tree.lines().count(), 2 + 3 + 1, "{tree}");
+    assert_eq!(tree.lines().count(), 2 + 3 + 1 + 1, "{tree}");
     for (number, caller) in callers.iter().enumerate() {
-        assert!(tree.contains(&format!("held by s{number} ({})", caller.process.id())), "{tree}");
+        let own = format!(" {} for ", std::process::id());
+        let end = format!(", session s{number}, front {}", caller.process.id());
+        let is_it = |line: &str| line.starts_with("  held by ") && line.contains(&own) && line.ends_with(&end);
+        assert!(tree.lines().any(is_it), "{tree}");
     }
     // A sweep touches none of these processes. Wait until processes that lost the race to be the broker, and sweepers,
     // have ended: three fronts, broker, steward, three keepers of the pen, and the child are left.
@@ -74,10 +79,12 @@ fn ps_shows_one_child_with_all_sessions_that_hold_it() {
     assert_eq!(names(&many.pen()), ["s0", "s1", "s2"]);
     many.end(callers.remove(1));
     assert_eq!(names(&many.wait_for_leases(2)), ["s0", "s2"]);
-    assert!(many.says(&["ps"]).contains("memory: 2 sessions"));
+    let table = many.says(&["ps"]);
+    assert!(row(&table).contains(" ×2  ") && row(&table).contains("  s0, s2  "), "{table}");
     many.end(callers.remove(1));
     many.wait_for_leases(1);
-    assert!(many.says(&["ps"]).contains("memory: 1 session "));
+    let table = many.says(&["ps"]);
+    assert!(!row(&table).contains('×') && row(&table).contains("  s0  "), "{table}");
     many.end_all(callers);
     assert_eq!(many.pens(), Vec::<Value>::new());
 }
