@@ -356,8 +356,9 @@ fn nothing_there_is_said_with_what_to_do() {
 
     let mut caller = many.stage.start(&["--session", "a"], &[]);
     caller.initialize();
-    let said = many.says(&["ps", "--session", "b"]);
-    assert!(said.starts_with("No child matches."), "{said}");
+    let other = many.nostray(&["ps", "--session", "b"]);
+    assert_eq!((other.status.code(), text(&other).as_str()), (Some(1), ""));
+    assert!(many.says(&["ps", "--label", "k=v"]).starts_with("No child matches."));
     assert!(many.says(&["ps", "--session", "a"]).starts_with("ID "));
     end(&many, [caller]);
 }
