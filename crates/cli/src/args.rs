@@ -75,11 +75,11 @@ pub(crate) enum Command {
 #[command(after_help = SHORT_EXAMPLES, after_long_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {
     /// Time from the end of its input to SIGTERM (0s: at once)
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration, help_heading = ENDS)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration, help_heading = ENDS, hide_short_help = true)]
     pub(crate) eof_grace: Duration,
 
     /// Time from SIGTERM to SIGKILL (0s: at once)
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration, help_heading = ENDS)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration, help_heading = ENDS, hide_short_help = true)]
     pub(crate) term_grace: Duration,
 
     /// End the tree after so long without a byte read or written and no processor time used, by any of its processes
@@ -97,7 +97,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "WHAT", hide_short_help = true, help_heading = ENDS)]
     pub(crate) isolate: Option<Isolate>,
 
-    /// The session that the child belongs to, by which `ps` and `stop` find it
+    /// Its session, by which `ps` and `stop` find it
     #[arg(long, value_name = "SESSION", help_heading = FOUND)]
     pub(crate) session: Option<String>,
 
@@ -126,8 +126,10 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) managed: crate::managed::ManagedArgs,
 
-    /// The command and its arguments; options of nostray stand before it
-    #[arg(trailing_var_arg = true, required = true, value_name = "CMD", value_hint = clap::ValueHint::CommandWithArguments)]
+    /// The command, with its arguments
+    ///
+    /// Options of nostray stand before it. Everything after its first word is the command's.
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD", value_hint = clap::ValueHint::CommandWithArguments, help_heading = None::<&str>)]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -171,10 +173,8 @@ pub(crate) enum Isolate {
 }
 
 const SHORT_EXAMPLES: &str = "\
-Examples:
+Example:
   nostray run npx -y some-server
-  nostray run --respawn --hibernate 10m uvx some-server
-
 All options, each with its reasons: nostray run --help";
 
 const RUN_EXAMPLES: &str = "\
@@ -348,7 +348,23 @@ fn only(name: &'static str, describe: fn(clap::Command) -> clap::Command) -> cla
 
 /// The whole command line, for completions and man pages.
 pub(crate) fn command() -> clap::Command {
-    Cli::command()
+    with_short_examples(Cli::command())
+}
+
+/// Shows the first example of each command in its short help, too.
+fn with_short_examples(command: clap::Command) -> clap::Command {
+    command.mut_subcommands(|below| {
+        let below = with_short_examples(below);
+        let examples =
+            below.get_after_long_help().filter(|_| below.get_after_help().is_none()).map(ToString::to_string);
+        match examples.as_deref().and_then(|text| text.lines().find(|line| line.starts_with("  nostray "))) {
+            Some(example) => {
+                let short = format!("Example:\n{example}");
+                below.after_help(short)
+            }
+            None => below,
+        }
+    })
 }
 
 /// A time as people write it.

@@ -18,7 +18,6 @@ const KEPT: &str = "How it is kept: restarts, limits";
 const SHORT_EXAMPLES: &str = "\
 Example:
   nostray hold --key viewer node viewer.js
-
 All options, each with its reasons: nostray hold --help";
 
 /// Keep one daemon for as long as at least one host holds it
@@ -41,7 +40,9 @@ All options, each with its reasons: nostray hold --help";
 #[derive(Debug, Args)]
 #[command(after_help = SHORT_EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct HoldArgs {
-    /// Hold the daemon of this name, instead of the one with the same command, arguments, directory and environment
+    /// Hold the daemon of this name
+    ///
+    /// Without it: the one with the same command, arguments, directory and environment.
     ///
     /// The same name with another command, or for `nostray share`, is refused.
     #[arg(long, value_name = "NAME", help_heading = SHARED)]
@@ -61,10 +62,12 @@ pub(crate) struct HoldArgs {
     /// How long the daemon is kept after its last holder (0s: not at all)
     ///
     /// With a definition of ready, the time counts from ready on; a daemon that is not ready is kept for two minutes at most.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, help_heading = SHARED)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, help_heading = SHARED, hide_short_help = true)]
     linger: Duration,
 
-    /// Restart the daemon when it ends, whatever its exit code; also after the background process that keeps it was killed
+    /// Restart it when it ends
+    ///
+    /// Whatever its exit code; also after the background process that keeps it was killed.
     #[arg(long, help_heading = KEPT)]
     respawn: bool,
 
@@ -100,8 +103,9 @@ pub(crate) struct HoldArgs {
     #[arg(long, value_name = "WHAT", hide_short_help = true, help_heading = ENDS)]
     isolate: Option<Isolate>,
 
-    /// The name of this holder, by which `ps` and `stop` find it [default: what the host says in its environment, like
-    /// CLAUDE_CODE_SESSION_ID]
+    /// This holder, by which `ps` and `stop` find it
+    ///
+    /// By default what the host says in its environment, like CLAUDE_CODE_SESSION_ID.
     #[arg(long, value_name = "SESSION", help_heading = FOUND)]
     session: Option<String>,
 
@@ -112,8 +116,10 @@ pub(crate) struct HoldArgs {
     #[command(flatten)]
     pub(crate) ready: ReadyArgs,
 
-    /// The command and its arguments; options of nostray stand before it
-    #[arg(trailing_var_arg = true, required = true, value_name = "CMD", value_hint = clap::ValueHint::CommandWithArguments)]
+    /// The command, with its arguments
+    ///
+    /// Options of nostray stand before it. Everything after its first word is the command's.
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD", value_hint = clap::ValueHint::CommandWithArguments, help_heading = None::<&str>)]
     command: Vec<OsString>,
 }
 

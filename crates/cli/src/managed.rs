@@ -10,7 +10,7 @@ use nostray_supervise::{Backoff, ChildConfig, MAX_FAILURES, Options, Policy, Rat
 use crate::args::positive_duration;
 
 /// The heading of these options.
-pub(crate) const KEPT: &str = "How it is kept: restarts, sleep, limits (for JSON-RPC lines on stdin and stdout)";
+pub(crate) const KEPT: &str = "How it is kept (a server that speaks JSON-RPC lines)";
 
 /// The default of --max-line.
 const MAX_LINE: u64 = 64 << 20;
@@ -19,7 +19,7 @@ const MAX_LINE: u64 = 64 << 20;
 #[derive(Debug, Args)]
 #[command(next_help_heading = KEPT)]
 pub(crate) struct ManagedArgs {
-    /// Restart the child when it crashes; the host's session goes on
+    /// Restart it when it crashes; the session goes on
     ///
     /// A new child gets the host's handshake, log level and subscriptions before anything else, and the host is told if the
     /// tools, prompts or resources have changed. In-flight calls are answered with an error that says how the child died; no
@@ -41,7 +41,7 @@ pub(crate) struct ManagedArgs {
     #[arg(long, value_name = "N/TIME", hide_short_help = true)]
     pub(crate) max_failures: Option<Rate>,
 
-    /// End the child after so long with nothing in flight, and start it again for the next call [default: never]
+    /// End it after so long without calls; the next starts it
     ///
     /// Safe for a server that keeps nothing in memory which a later call needs: most servers that look something up, and by
     /// design all servers that speak MCP of 2026-07-28 or later. Not safe for a server that holds a browser, a login, a shell, or an
@@ -69,7 +69,7 @@ pub(crate) struct ManagedArgs {
     ///
     /// Measured once a second: by the tree's control group if it has a memory controller, otherwise as the sum of the proportional
     /// shares (PSS) of its processes. Safe for the same servers as --hibernate.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true)]
     pub(crate) max_memory: Option<u64>,
 
     /// Restart the child when it is older than this and nothing is in flight

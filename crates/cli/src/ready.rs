@@ -20,7 +20,7 @@ pub(crate) struct ReadyArgs {
     /// Until then `ps` shows it as starting. Only the first 64 KiB of a line are looked at. For this, and for this only, the child's
     /// stderr is a pipe that nostray reads; nostray passes every byte on to the host's stderr. So the child does not see a terminal on its
     /// stderr.
-    #[arg(long, value_name = "REGEX", group = "definition")]
+    #[arg(long, value_name = "REGEX", group = "definition", hide_short_help = true)]
     pub(crate) ready_line: Option<Pattern>,
 
     /// Ready when a process of its tree listens on this TCP port, as [HOST:]PORT

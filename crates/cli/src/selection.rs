@@ -13,7 +13,7 @@ pub(crate) struct Selection {
     pub(crate) session: Option<String>,
 
     /// Only children with this label; may be given several times
-    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = crate::args::label)]
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = crate::args::label, hide_short_help = true)]
     pub(crate) labels: Vec<(String, String)>,
 }
 

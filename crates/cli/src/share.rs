@@ -23,10 +23,8 @@ const FIRST_BYTE_TIMEOUT: Duration = Duration::from_millis(500);
 const ASKED: &str = "Which session gets what the child asks";
 
 const SHORT_EXAMPLES: &str = "\
-Examples:
+Example:
   nostray share npx -y some-server
-  nostray share --key memory uvx memory-server
-
 All options, each with its reasons: nostray share --help";
 
 /// Share one child between all sessions with the same key
@@ -45,7 +43,9 @@ All options, each with its reasons: nostray share --help";
 #[derive(Debug, Args)]
 #[command(after_help = SHORT_EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct ShareArgs {
-    /// Share by this name, instead of by command, arguments, directory and environment
+    /// Share by this name alone
+    ///
+    /// Without it: by command, arguments, directory and environment.
     ///
     /// The same name with another command is refused.
     #[arg(long, value_name = "NAME", help_heading = SHARED)]
@@ -55,16 +55,16 @@ pub(crate) struct ShareArgs {
     ///
     /// By default all do, except variables that name a session, a terminal, a window or a login (CLAUDE_CODE_SESSION_ID, OPENCODE_PID,
     /// XDG_SESSION_ID, TMUX_PANE, SSH_TTY, WINDOWID, PWD and the like). The child has the environment of the session that came first.
-    #[arg(long, value_name = "A,B", value_delimiter = ',', conflicts_with = "key", help_heading = SHARED)]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', conflicts_with = "key", help_heading = SHARED, hide_short_help = true)]
     pub(crate) share_env: Option<Vec<String>>,
 
     /// Share with sessions of other directories, too: the server does not care where it runs
     ///
     /// The child runs in the directory of the session that came first.
-    #[arg(long, conflicts_with = "key", help_heading = SHARED)]
+    #[arg(long, conflicts_with = "key", help_heading = SHARED, hide_short_help = true)]
     pub(crate) any_dir: bool,
 
-    /// How long the child is kept after the last session has ended (0s: not at all)
+    /// Keep it so long after its last session
     ///
     /// A child that is still starting is kept until its first answer, and for this long after it. So a host that times out and tries
     /// again finds the same start. That wait ends after --start-timeout, or two minutes.
@@ -109,8 +109,9 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "WHAT", hide_short_help = true, help_heading = ENDS)]
     pub(crate) isolate: Option<Isolate>,
 
-    /// The name of this session, by which `ps` and `stop` find it [default: what the host says in its environment, like
-    /// CLAUDE_CODE_SESSION_ID]
+    /// This session, by which `ps` and `stop` find it
+    ///
+    /// By default what the host says in its environment, like CLAUDE_CODE_SESSION_ID.
     #[arg(long, value_name = "SESSION", help_heading = FOUND)]
     pub(crate) session: Option<String>,
 
@@ -121,8 +122,10 @@ pub(crate) struct ShareArgs {
     #[command(flatten)]
     pub(crate) managed: ManagedArgs,
 
-    /// The command and its arguments; options of nostray stand before it
-    #[arg(trailing_var_arg = true, required = true, value_name = "CMD", value_hint = clap::ValueHint::CommandWithArguments)]
+    /// The command, with its arguments
+    ///
+    /// Options of nostray stand before it. Everything after its first word is the command's.
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD", value_hint = clap::ValueHint::CommandWithArguments, help_heading = None::<&str>)]
     pub(crate) command: Vec<OsString>,
 
     /// The slot that the child holds, for `nostray run --slot NAME --if-taken share`

@@ -21,7 +21,7 @@ const LINGER: Duration = Duration::from_secs(10);
 #[derive(Debug, Args)]
 #[command(next_help_heading = "One live owner for a name")]
 pub(crate) struct SlotArgs {
-    /// Hold this name, which no other tree can hold until nothing is left of the child's tree
+    /// Hold this name, which at most one live tree holds
     ///
     /// For a child that must be alone: with its database, its port, its browser profile. Ownership is a kernel lock that is released
     /// when the tree is empty, so files that a crash leaves behind have no effect. Children without --slot are never touched. Each user
@@ -30,7 +30,7 @@ pub(crate) struct SlotArgs {
     pub(crate) slot: Option<Name>,
 
     /// What to do if the slot is taken [default: wait]
-    #[arg(long, value_name = "WHAT", requires = "slot")]
+    #[arg(long, value_name = "WHAT", requires = "slot", hide_short_help = true)]
     pub(crate) if_taken: Option<IfTaken>,
 
     /// Wait no longer than this for the slot, then exit with 75 [default: for ever]

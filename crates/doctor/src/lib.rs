@@ -84,9 +84,6 @@ fn examine(args: &Args) -> Result<bool, String> {
         if Pid::from_raw(*pid).and_then(Stat::of).is_none() {
             return Err(format!("there is no process {pid}; {}", existing(&strays::find(|_| true).map_err(unseen)?)));
         }
-        terminal::complain(&format_args!(
-            "process {pid} is no stray: its parent lives, or it is not a child of a host"
-        ));
     }
     let mut findings = Findings {
         machine: Machine::examine(),

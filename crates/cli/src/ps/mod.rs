@@ -37,14 +37,14 @@ use table::Layout;
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Only these: an id or its beginning, a key, a slot, a session, or a name
+    /// Only these: an id, a key, a slot, a session, or a name
     #[arg(value_name = "WHICH")]
     which: Vec<String>,
 
     #[command(flatten)]
     selection: Selection,
 
-    /// Show holders, nostray's own processes and the tree below each child
+    /// Show holders, keepers and the tree of each child
     #[arg(long)]
     tree: bool,
 
