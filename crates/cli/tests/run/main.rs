@@ -4,6 +4,7 @@
 mod containment;
 mod demo;
 mod die_with;
+mod docs;
 mod exit_codes;
 mod fidelity;
 mod frozen;
