@@ -17,7 +17,7 @@ const HELPERS: [(&str, &str); 4] = [
     ("claude", r#"[ "$1 $2 $4" = "mcp add --" ] && shift 4 && exec "$@"; exit 64"#),
     ("pg_isready", "exit 0"),
 ];
-const MCP_SERVER: &str = "exec BADCHILD server --both --stderr 'listening on port 8080'";
+const MCP_SERVER: &str = "exec BADCHILD server --both --stderr 'listening on port 8080' --banner 'some server'";
 /// Programs that are children. Each leaves its name when it starts.
 const SERVERS: [(&str, &str); 7] = [
     ("some-server", MCP_SERVER),
@@ -141,6 +141,8 @@ impl Home {
     pub(super) fn end_all(&self) {
         // Fails if there is nothing to stop.
         self.stage.nostray(&["stop", "--all", "--now"]);
+        // By itself, it would stay for a few seconds more.
+        self.stage.nostray(&["broker", "stop"]);
         self.stage.scene.expect_empty();
     }
 }
