@@ -1,5 +1,5 @@
-//! Bad children are bad: without nostray they survive. This is the left column of the table in README.md, and without it
-//! a test that finds no process left would prove nothing.
+//! Bad children are bad: without nostray they survive. This is the left column of the table "What survives" in docs/run.md,
+//! and without it a test that finds no process left would prove nothing.
 
 use std::time::Duration;
 

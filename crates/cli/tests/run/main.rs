@@ -5,6 +5,7 @@ mod completions;
 mod containment;
 mod demo;
 mod die_with;
+mod docs;
 mod exit_codes;
 mod fidelity;
 mod first_command;

@@ -1,5 +1,5 @@
 //! Whole programs: a realistic host in every way in which it ends, programs that are children themselves, and the
-//! programs in README.md.
+//! program in docs/library.md.
 
 #[path = "../apart/mod.rs"]
 mod apart;

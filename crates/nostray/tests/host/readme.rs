@@ -1,13 +1,13 @@
-//! What README.md shows is what runs.
+//! What docs/library.md shows is what runs.
 
 use badchild::{Scene, User, badchild, publish};
 
 use crate::apart::example;
 
 #[test]
-fn the_program_in_the_readme_is_the_example_and_short() {
-    let readme = include_str!("../../../../README.md");
-    let shown = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).expect("there is one");
+fn the_program_on_the_page_is_the_example_and_short() {
+    let page = include_str!("../../../../docs/library.md");
+    let shown = page.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).expect("there is one");
     let (_, example) =
         include_str!("../../examples/embed.rs").split_once("\n\n").expect("a comment, and then the program");
     assert_eq!(shown.trim(), example.trim());
