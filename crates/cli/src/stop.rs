@@ -23,6 +23,9 @@ use crate::which::{self, ByName, Meant};
 /// Of a shared child, a session or `--label` ends the sessions that it names; the child ends after its last session. By its id, key or name,
 /// the child is ended with all its sessions.
 #[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "nostray stop [OPTIONS] <WHICH>...\n       nostray stop [OPTIONS] --session <SESSION>|--label <NAME=VALUE>|--all"
+)]
 #[command(after_long_help = "\
 Examples:
   nostray stop k7f39q2x

@@ -78,12 +78,11 @@ fn examine(args: &Args) -> Result<bool, String> {
     let is_meant =
         |stray: &Stray| args.pid.is_empty() || args.pid.contains(&stray.identity.pid.as_raw_nonzero().get());
     let found = strays::find(is_meant).map_err(unseen)?;
-    for pid in
-        args.pid.iter().filter(|pid| !found.iter().any(|stray| stray.identity.pid.as_raw_nonzero().get() == **pid))
-    {
-        if Pid::from_raw(*pid).and_then(Stat::of).is_none() {
-            return Err(format!("there is no process {pid}; {}", existing(&strays::find(|_| true).map_err(unseen)?)));
-        }
+    let exists = |pid: &i32| Pid::from_raw(*pid).is_some_and(|pid| Stat::of(pid).is_some());
+    if !args.pid.is_empty() && !args.pid.iter().any(exists) {
+        let pids: Vec<_> = args.pid.iter().map(ToString::to_string).collect();
+        let existing = existing(&strays::find(|_| true).map_err(unseen)?);
+        return Err(format!("there is no process {}; {existing}", pids.join(", ")));
     }
     let mut findings = Findings {
         machine: Machine::examine(),
