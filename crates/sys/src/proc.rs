@@ -200,10 +200,22 @@ pub fn open_files_of(pid: Pid) -> Option<usize> {
 /// How long ago a process started.
 #[must_use]
 pub fn age_of(start: StartTime) -> Option<std::time::Duration> {
+    Some(uptime()?.saturating_sub(since_boot(start)))
+}
+
+/// How long this machine has been running.
+#[must_use]
+pub fn uptime() -> Option<std::time::Duration> {
     let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
-    let uptime: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;
-    let started = start.0 as f64 / rustix::param::clock_ticks_per_second() as f64;
-    std::time::Duration::try_from_secs_f64((uptime - started).max(0.0)).ok()
+    let seconds = uptime.split_ascii_whitespace().next()?.parse().ok()?;
+    std::time::Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// How long this machine had been running when a process started.
+#[must_use]
+pub fn since_boot(start: StartTime) -> std::time::Duration {
+    let seconds = start.0 as f64 / rustix::param::clock_ticks_per_second() as f64;
+    std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
 /// Whether a process can be seen in the pid namespace that had this inode when one of its processes started at this moment.

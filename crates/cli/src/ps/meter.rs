@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use nostray_sys::identity::Identity;
-use nostray_sys::proc::{Stat, age_of};
+use nostray_sys::proc::{Stat, since_boot, uptime};
 use nostray_sys::process::cpu_time;
 
 /// Over a shorter time a number says nothing.
@@ -14,7 +14,10 @@ const SHORTEST_TIME: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     last: Option<Look>,
+    /// What each process has used, at this look.
     now: HashMap<Identity, Duration>,
+    /// How long the machine has been running, read once at the first look.
+    uptime: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -38,7 +41,10 @@ impl Meter {
                 let before = look.used.get(&stat.into()).copied().unwrap_or_default();
                 (used.saturating_sub(before), look.at.elapsed().max(Duration::from_millis(1)))
             }
-            None => (used, age_of(stat.start)?.max(SHORTEST_TIME)),
+            None => {
+                let now = *self.uptime.get_or_insert_with(|| uptime().unwrap_or_default());
+                (used, now.saturating_sub(since_boot(stat.start)).max(SHORTEST_TIME))
+            }
         };
         Some(used.as_secs_f64() / time.as_secs_f64())
     }

@@ -141,7 +141,7 @@ impl Field {
     }
 }
 
-/// The programs that use it, each once: `hermes`, `claude ×3`.
+/// The programs that use it, each once, those with the most processes first: `claude ×3`, `hermes`.
 fn programs(child: &Listed) -> Vec<String> {
     let mut counted: Vec<(&str, usize)> = Vec::new();
     for one in &child.used_by {
@@ -150,6 +150,7 @@ fn programs(child: &Listed) -> Vec<String> {
             None => counted.push((&one.program, 1)),
         }
     }
+    counted.sort_by_key(|(program, times)| (std::cmp::Reverse(*times), *program));
     let told = |(program, times): (&str, usize)| {
         if times > 1 { format!("{program} ×{times}") } else { program.to_owned() }
     };
@@ -180,7 +181,7 @@ fn sessions(child: &Listed) -> Vec<String> {
     names
 }
 
-/// A list: `hermes, claude ×3`. Where that has no room, its beginning and how many more there are: `hermes +1`.
+/// A list: `claude ×3, hermes`. Where that has no room, its beginning and how many more there are: `claude ×3 +1`.
 fn with_shorter(texts: &[String], none: &str) -> Cell {
     if texts.is_empty() {
         return none.to_owned().into();

@@ -119,6 +119,7 @@ impl Crowd {
         callers.push(stage.start_command(&["--label", &wide], &words));
 
         wait_for(&many, "memory", "was restarted", |pen| pen["state"] == "ready" && pen["restarts"] == 1);
+        wait_for(&many, "memory", "is held by three", |pen| pen["used_by"].as_array().map(Vec::len) == Some(3));
         wait_for(&many, "team", "has its child", |pen| pen["state"] == "ready" && pen["processes"] == 1);
         wait_for(&many, "db", "has its child", |pen| pen["state"] == "ready" && pen["processes"] == 1);
         wait_for(&many, "sleeper", "sleeps", |pen| pen["state"] == "asleep" && pen["processes"] == 0);
@@ -233,7 +234,9 @@ fn a_tree_is_indented_from_the_left_with_holders_keepers_and_members() {
     let script = "sh -c 'sleep 1001 & wait' & sh -c 'sleep 1002 & wait' & wait";
     callers.push(many.stage.start_command(&["--label", "name=branches"], &["sh", "-c", script]));
     wait_for(&many, "branches", "is complete", |pen| pen["processes"] == 5);
-    wait_for(&many, "memory", "is held", |pen| pen["used_by"].as_array().map(Vec::len) == Some(2));
+    wait_for(&many, "memory", "is held", |pen| {
+        pen["used_by"].as_array().map(Vec::len) == Some(2) && pen["processes"] == 1 && pen["guard"].is_object()
+    });
     let tree = many.says(&["ps", "--tree"]);
     let below = |name: &str| -> Vec<String> {
         let id = called(&many, name)["id"].as_str().expect("an id").to_owned();
