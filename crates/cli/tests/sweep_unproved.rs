@@ -189,7 +189,10 @@ until [ "$(cat /proc/$daemon/comm)" = sleep ]; do sleep 0.01; done
 "$nostray" ps --json > before
 number() { grep -A1 "\"$1\": {" before | grep pid | tr -dc 0-9; }
 spare=$(number spare); guard=$(number guard); child=$(number child)
-kill -STOP $front $spare $guard; kill -KILL $guard $spare $front
+kill -STOP $front $spare $guard
+# Each is stopped a moment later. A spare that still runs sees the death of the guard, and ends the tree.
+for keeper in $front $spare $guard; do until grep -q "^State:.T" /proc/$keeper/status; do sleep 0.01; done; done
+kill -KILL $guard $spare $front
 wait $front || true
 while [ -e /proc/$guard ] || [ -e /proc/$spare ]; do sleep 0.01; done
 code=0
