@@ -179,7 +179,7 @@ setpriv --reuid 65534 --regid 65534 --clear-groups bash -e -c '
 umask 077
 nostray=$1; cd "$XDG_RUNTIME_DIR"
 mkfifo in
-"$nostray" run --no-sweep --slot db --eof-grace 0s --term-grace 1s -- sh -c "setsid sh -c \"$2 sleep 1000 & echo \\\$!\" > daemon; sleep 1000" < in > /dev/null &
+"$nostray" run --no-sweep --slot db --eof-grace 10s --term-grace 1s -- sh -c "setsid sh -c \"$2 sleep 1000 & echo \\\$!\" > daemon; sleep 1000" < in > /dev/null &
 front=$!
 exec 9> in
 until [ -s daemon ] && "$nostray" ps --json | grep -q "\"state\": \"ready\""; do kill -0 $front; sleep 0.01; done
@@ -190,9 +190,10 @@ until [ "$(cat /proc/$daemon/comm)" = sleep ]; do sleep 0.01; done
 number() { grep -A1 "\"$1\": {" before | grep pid | tr -dc 0-9; }
 spare=$(number spare); guard=$(number guard); child=$(number child)
 kill -STOP $front $spare $guard
-# Each is stopped a moment later. A spare that still runs sees the death of the guard, and ends the tree.
+# Each is stopped a moment later. The outermost process is killed first: the end of spare and guard continues a stopped front, which
+# would end the tree. The end of the front leaves the others their graces.
 for keeper in $front $spare $guard; do until grep -q "^State:.T" /proc/$keeper/status; do sleep 0.01; done; done
-kill -KILL $guard $spare $front
+kill -KILL $front $spare $guard
 wait $front || true
 while [ -e /proc/$guard ] || [ -e /proc/$spare ]; do sleep 0.01; done
 code=0
