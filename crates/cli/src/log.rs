@@ -2,10 +2,12 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use nostray_registry::{Entry, Journal, Output, Place, Story};
+use nostray_registry::{Entry, Journal, Output, Place, Story, census};
 use nostray_sys::text::escaped_json;
 use nostray_terminal::table::moment;
 use nostray_terminal::{self as terminal, ExitCode};
+
+use crate::which::{Entries, unknown_session};
 
 /// Show what happened to children, and why
 ///
@@ -18,14 +20,21 @@ Examples:
   nostray log k7f3 --follow
   nostray log --since 10m
   nostray log k7f3 --output
-  nostray log --since 2026-01-31T12:00:00Z --json | jq 'select(.event == \"stopping\")'
+  nostray log memory           (an id, a key, a slot, a session, or a name)
+  nostray log --since 2026-01-31T12:00:00Z --json | jq .event
 
-JSON: a line each, with time (Unix time in milliseconds), id, event (started, ready, stopping, exited, killed, empty, swept,
-unproved, refused; of a supervised child also respawning, tripped, asleep, answering) and what belongs to it.")]
+JSON: a line each, with time (Unix time in milliseconds), id, event (started,
+ready, stopping, exited, killed, empty, swept, unproved, refused; of a
+supervised child also respawning, tripped, asleep, answering) and what belongs
+to it.")]
 pub(crate) struct Args {
-    /// Only this child, by its id or the beginning of it
-    #[arg(value_name = "ID")]
-    id: Option<String>,
+    /// Only this: an id or its beginning, a key, a slot, a session, or a name as `ps` shows it
+    #[arg(value_name = "WHICH")]
+    which: Option<String>,
+
+    /// Only children of this session
+    #[arg(long, value_name = "SESSION", conflicts_with = "which")]
+    session: Option<String>,
 
     /// Keep running, and show new entries
     #[arg(short, long)]
@@ -37,7 +46,7 @@ pub(crate) struct Args {
 
     /// Show what a supervised child printed on its stdout that is no message, and why it was not passed on; of a held daemon, all of its
     /// stdout and stderr
-    #[arg(long, requires = "id", conflicts_with_all = ["follow", "since", "json"])]
+    #[arg(long, requires = "which", conflicts_with_all = ["follow", "since", "json"])]
     output: bool,
 
     /// Print a JSON object a line
@@ -46,13 +55,22 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    if let Some(id) = args.id.as_ref().filter(|_| args.output) {
-        return show_output(id);
-    }
     let journals: Vec<Journal> = Place::all().iter().map(Journal::at).collect();
     let mut followers: Vec<_> = journals.iter().map(Journal::follow).collect();
-    let entries = journals.iter().flat_map(Journal::read).collect();
-    if show(args, entries).is_err() {
+    let mut entries: Vec<Entry> = journals.iter().flat_map(Journal::read).collect();
+    entries.sort_by_key(|entry| entry.time);
+    let about = About::new(args, &entries);
+    if let Some(word) = args.which.as_ref().filter(|_| args.output) {
+        return show_output(word, about);
+    }
+    let mut about = match about {
+        Ok(about) => about,
+        Err(why) => {
+            terminal::complain(&why);
+            return ExitCode::FAILURE;
+        }
+    };
+    if show(args, &mut about, entries).is_err() {
         return ExitCode::SUCCESS; // the reader has closed the pipe
     }
     if !args.follow {
@@ -62,16 +80,37 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         // Lines are rare, and inotify does not work on every file system, so poll.
         std::thread::sleep(Duration::from_millis(200));
         let entries = followers.iter_mut().flat_map(nostray_registry::Follower::more).collect();
-        if show(args, entries).is_err() {
+        if show(args, &mut about, entries).is_err() {
             return ExitCode::SUCCESS;
         }
     }
 }
 
-fn show(args: &Args, mut entries: Vec<Entry>) -> std::io::Result<()> {
-    entries.retain(|entry| args.id.as_ref().is_none_or(|id| entry.id.starts_with(id.as_str())));
-    entries.retain(|entry| args.since.is_none_or(|since| entry.time >= since));
+/// What the entries are to be about; everything if nothing is said.
+struct About(Option<Entries>);
+
+impl About {
+    fn new(args: &Args, entries: &[Entry]) -> Result<Self, String> {
+        let all = census();
+        let about = match (&args.which, &args.session) {
+            (Some(word), _) => Some(Entries::about(word, &all, entries)?),
+            (None, Some(session)) => {
+                Some(Entries::of_session(session, &all, entries).ok_or_else(|| unknown_session(session, &all))?)
+            }
+            (None, None) => None,
+        };
+        Ok(Self(about))
+    }
+
+    fn includes(&mut self, entry: &Entry) -> bool {
+        self.0.as_mut().is_none_or(|entries| entries.include(entry))
+    }
+}
+
+fn show(args: &Args, about: &mut About, mut entries: Vec<Entry>) -> std::io::Result<()> {
     entries.sort_by_key(|entry| entry.time);
+    entries.retain(|entry| about.includes(entry));
+    entries.retain(|entry| args.since.is_none_or(|since| entry.time >= since));
     let mut text = String::new();
     for entry in &entries {
         if args.json {
@@ -85,11 +124,21 @@ fn show(args: &Args, mut entries: Vec<Entry>) -> std::io::Result<()> {
 }
 
 /// Finds outputs by their files, since the output of a child is kept for a while after the child's end.
-fn show_output(beginning: &str) -> ExitCode {
-    let outputs: Vec<_> = Place::all().iter().flat_map(|place| Output::all(place, beginning)).collect();
+fn show_output(word: &str, about: Result<About, String>) -> ExitCode {
+    let of = |id: &str| Place::all().iter().flat_map(|place| Output::all(place, id)).collect::<Vec<_>>();
+    let mut outputs = of(word);
+    if outputs.is_empty() {
+        match about {
+            Ok(about) => outputs = about.0.iter().flat_map(Entries::ids).flat_map(|id| of(id)).collect(),
+            Err(why) => {
+                terminal::complain(&why);
+                return ExitCode::FAILURE;
+            }
+        }
+    }
     match outputs.as_slice() {
         [] => {
-            terminal::complain(&format_args!("'{beginning}' has printed nothing that was not passed on"));
+            terminal::complain(&format_args!("'{word}' has printed nothing that was not passed on"));
             ExitCode::FAILURE
         }
         [(_, output)] => terminal::print(
@@ -102,7 +151,7 @@ fn show_output(beginning: &str) -> ExitCode {
         ),
         many => {
             let ids: Vec<_> = many.iter().map(|(id, _)| id.as_str()).collect();
-            terminal::complain(&format_args!("more than one begins with '{beginning}': {}", ids.join(", ")));
+            terminal::complain(&format_args!("'{word}' means more than one: {}", ids.join(", ")));
             ExitCode::FAILURE
         }
     }

@@ -114,15 +114,18 @@ fn listed(mut all: Vec<String>) -> String {
     all.join(", ") + &more
 }
 
+/// The id of a child that is one of a series is that of the series.
+fn series(id: &str) -> &str {
+    PenId::series_of(id).unwrap_or(id)
+}
+
 /// Selects the journal's entries about what a word means, of children that run and that have ended.
 #[derive(Debug)]
-#[allow(dead_code)]
 pub(crate) struct Entries {
     word: String,
     ids: BTreeSet<String>,
 }
 
-#[allow(dead_code)]
 impl Entries {
     /// An error if neither the children nor the entries have it.
     pub(crate) fn about(word: &str, all: &[Pen], entries: &[Entry]) -> Result<Self, String> {
@@ -133,9 +136,25 @@ impl Entries {
         if found == 0 && about.ids.is_empty() { Err(unknown(word, all)) } else { Ok(about) }
     }
 
+    /// The entries of a session's children. `None` if neither the children nor the entries have it.
+    pub(crate) fn of_session(session: &str, all: &[Pen], entries: &[Entry]) -> Option<Self> {
+        let is_told = |entry: &&Entry| match &entry.story {
+            Story::Started { session: told, .. } | Story::Attached { session: told, .. } => {
+                told.as_deref() == Some(session)
+            }
+            _ => false,
+        };
+        let told = entries.iter().filter(is_told).map(|entry| series(&entry.id).to_owned());
+        let known = all
+            .iter()
+            .filter(|pen| pen.record.as_ref().is_ok_and(|record| sessions_of(record).any(|other| other == session)));
+        let ids: BTreeSet<String> = told.chain(known.map(|pen| pen.id.clone())).collect();
+        (!ids.is_empty()).then(|| Self { word: session.to_owned(), ids })
+    }
+
     /// Whether an entry is about it. An entry may tell that its child belongs to the session or has the name, so ask in order of time.
     pub(crate) fn include(&mut self, entry: &Entry) -> bool {
-        let id = PenId::series_of(&entry.id).unwrap_or(&entry.id);
+        let id = series(&entry.id);
         let is_named = || match &entry.story {
             Story::Started { command, session, .. } => {
                 session.as_deref() == Some(&self.word) || short_name(command) == self.word
