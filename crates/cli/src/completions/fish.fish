@@ -4,32 +4,43 @@ function __nostray_words
     nostray complete $argv[1] 2>/dev/null
 end
 
-function __nostray_command
+# The words of the command behind our options, as far as they are complete. Fails while the next word may still be an option of ours.
+function __nostray_command_words
     set -l words (commandline -opc)
-    set -l words $words[3..-1]
+    contains -- "$words[2]" run share hold; or return 1
+    set words $words[3..-1]
     set -l with_value (string split '|' -- 'OPTIONS_WITH_VALUE')
-    set -l is_command no
     while set -q words[1]
         if test "$words[1]" = --
             set -e words[1]
-            set is_command yes
-            break
+            string join -- \n $words
+            return 0
         else if contains -- $words[1] $with_value
-            set -e words[1]
-            set -q words[1]; or return # its value is being written
-            set -e words[1]
+            set -e words[1..2]
         else if string match -q -- '-*' $words[1]
             set -e words[1]
         else
-            set is_command yes
-            break
+            string join -- \n $words
+            return 0
         end
     end
-    set -l token (commandline -ct)
-    if test $is_command = no; and string match -q -- '-*' $token
+    return 1
+end
+
+function __nostray_command
+    set -l words (__nostray_command_words)
+    if test $status -ne 0; and string match -q -- '-*' (commandline -ct)
         return # an option of nostray
     end
-    complete -C (string join -- ' ' (string escape -- $words) $token)
+    complete -C (string join -- ' ' (string escape -- $words) (commandline -ct))
+end
+
+# Behind the command nothing is ours.
+functions -q __nostray_using_subcommand; and functions -e __nostray_using_subcommand
+functions -c __fish_nostray_using_subcommand __nostray_using_subcommand
+function __fish_nostray_using_subcommand
+    __nostray_command_words >/dev/null; and return 1
+    __nostray_using_subcommand $argv
 end
 
 complete -c nostray -n "__fish_seen_subcommand_from run share hold" -f -a "(__nostray_command)"
