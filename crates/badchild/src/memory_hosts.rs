@@ -47,7 +47,10 @@ pub(crate) fn memory_host(mut args: Args) -> Result<ExitCode, Failure> {
     }
     if kills {
         // Only processes of this test: the real host kills every matching process that it is allowed to.
-        let leftovers = badchild::company().into_iter().filter(|found| found.command.contains(PATTERN));
+        // The command line of a host names the bridge, too.
+        let is_bridge =
+            |found: &badchild::Found| found.command.contains(PATTERN) && !found.command.contains("memory-host");
+        let leftovers = badchild::company().into_iter().filter(is_bridge);
         leftovers.for_each(|found| found.send(Signal::KILL));
     }
     if views {
