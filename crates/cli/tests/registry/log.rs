@@ -155,7 +155,7 @@ fn a_session_has_the_entries_of_its_own_children_and_of_shared_ones() {
     let unknown = log(scene, &["--session", "x"]);
     assert_eq!(unknown.status.code(), Some(1));
     let said = text(&unknown.stderr);
-    assert_eq!(said, "nostray: the journal has no child of session 'x'; it has sessions: a, b, c\n");
+    assert_eq!(said, "nostray: no child belongs to session 'x'; no child has a session\n");
     assert_eq!(text(&unknown.stdout), "");
     scene.processes().iter().for_each(|broker| broker.send(nostray_sys::Signal::TERM));
     scene.expect_empty();
