@@ -1,18 +1,23 @@
 //! `nostray log`: the journal.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+mod following;
+mod words;
 
-use nostray_registry::{Entry, Journal, Output, Place, Story, census};
-use nostray_sys::text::escaped_json;
-use nostray_terminal::table::moment;
-use nostray_terminal::{self as terminal, ExitCode};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nostray_registry::{Entry, Followers, Output, Place, census};
+use nostray_sys::text::{escaped, escaped_json};
+use nostray_terminal::{self as terminal, ExitCode, Ink, Zone};
 
 use crate::which::{Entries, unknown_session};
+use following::Following;
 
 /// Show what happened to children, and why
 ///
 /// When each child was started, became ready and began to stop; which event stopped it, and which process sent that; how it ended; how many
 /// processes had to be killed; what was swept and what was refused.
+///
+/// On a terminal, times are local; otherwise they are in UTC.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -24,15 +29,15 @@ Examples:
   nostray log --since 2026-01-31T12:00:00Z --json | jq .event
 
 JSON: a line each, with time (Unix time in milliseconds), id, event (started,
-ready, stopping, exited, killed, empty, swept, unproved, refused; of a
-supervised child also respawning, tripped, asleep, answering) and what belongs
-to it.")]
+ready, not-executed, stopping, exited, killed, empty, swept, unproved, refused;
+of a supervised child also respawning, tripped, asleep, answering; of a shared
+child also attached, detached, unheld) and what belongs to it.")]
 pub(crate) struct Args {
     /// Only this: an id or its beginning, a key, a slot, a session, or a name as `ps` shows it
     #[arg(value_name = "WHICH")]
     which: Option<String>,
 
-    /// Only children of this session
+    /// Only children of this session, and shared children that it has held
     #[arg(long, value_name = "SESSION", conflicts_with = "which")]
     session: Option<String>,
 
@@ -41,27 +46,56 @@ pub(crate) struct Args {
     follow: bool,
 
     /// Only what happened since then: a time ago (10m) or a moment (2026-01-31T12:00:00Z)
+    ///
+    /// A moment may have an offset, as `log` shows it on a terminal (2026-01-31T13:00:00+01:00). Without one it is in UTC.
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<u64>,
 
-    /// Show what a supervised child printed on its stdout that is no message, and why it was not passed on; of a held daemon, all of its
-    /// stdout and stderr
+    /// Show what a supervised child printed on its stdout that is no message, and why it was not passed on; of a shared child also its
+    /// stderr; of a held daemon, all of its stdout and stderr
     #[arg(long, requires = "which", conflicts_with_all = ["follow", "since", "json"])]
     output: bool,
+
+    /// Show times in UTC on a terminal, too
+    #[arg(long)]
+    utc: bool,
 
     /// Print a JSON object a line
     #[arg(long)]
     json: bool,
 }
 
+/// How entries look.
+#[derive(Debug, Clone, Copy)]
+struct Style {
+    zone: Zone,
+    in_colour: bool,
+}
+
+impl Style {
+    fn of(args: &Args) -> Self {
+        let zone = if args.utc { Zone::Utc } else { Zone::of_output() };
+        Self { zone, in_colour: terminal::colours() }
+    }
+
+    fn time(self, milliseconds: u64) -> String {
+        Ink::Dim.paint(&self.zone.show(milliseconds), self.in_colour)
+    }
+
+    fn entry(self, entry: &Entry) -> String {
+        let words = words::of(&entry.story);
+        let head = words.ink.paint(&escaped(&words.head), self.in_colour);
+        format!("{}  {}  {head}{}\n", self.time(entry.time), escaped(&entry.id), escaped(&words.tail))
+    }
+}
+
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let journals: Vec<Journal> = Place::all().iter().map(Journal::at).collect();
-    let mut followers: Vec<_> = journals.iter().map(Journal::follow).collect();
-    let mut entries: Vec<Entry> = journals.iter().flat_map(Journal::read).collect();
-    entries.sort_by_key(|entry| entry.time);
+    let style = Style::of(args);
+    let mut followers = Followers::from_start();
+    let entries = followers.more();
     let about = About::new(args, &entries);
     if let Some(word) = args.which.as_ref().filter(|_| args.output) {
-        return show_output(word, about);
+        return show_output(word, about, style);
     }
     let mut about = match about {
         Ok(about) => about,
@@ -70,17 +104,15 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if show(args, &mut about, entries).is_err() {
+    if show(args, style, &mut about, entries).is_err() {
         return ExitCode::SUCCESS; // the reader has closed the pipe
     }
     if !args.follow {
         return ExitCode::SUCCESS;
     }
+    let mut following = Following::new();
     loop {
-        // Lines are rare, and inotify does not work on every file system, so poll.
-        std::thread::sleep(Duration::from_millis(200));
-        let entries = followers.iter_mut().flat_map(nostray_registry::Follower::more).collect();
-        if show(args, &mut about, entries).is_err() {
+        if show(args, style, &mut about, followers.more()).is_err() || !following.wait() {
             return ExitCode::SUCCESS;
         }
     }
@@ -107,8 +139,7 @@ impl About {
     }
 }
 
-fn show(args: &Args, about: &mut About, mut entries: Vec<Entry>) -> std::io::Result<()> {
-    entries.sort_by_key(|entry| entry.time);
+fn show(args: &Args, style: Style, about: &mut About, mut entries: Vec<Entry>) -> std::io::Result<()> {
     entries.retain(|entry| about.includes(entry));
     entries.retain(|entry| args.since.is_none_or(|since| entry.time >= since));
     let mut text = String::new();
@@ -116,15 +147,14 @@ fn show(args: &Args, about: &mut About, mut entries: Vec<Entry>) -> std::io::Res
         if args.json {
             text += &(escaped_json(&serde_json::to_string(entry).unwrap_or_default()).into_owned() + "\n");
         } else {
-            let story = in_words(&entry.story);
-            text += &terminal::line(&format_args!("{}  {}  {story}", moment(entry.time), entry.id));
+            text += &style.entry(entry);
         }
     }
-    terminal::write(text.as_bytes())
+    if text.is_empty() { Ok(()) } else { terminal::write(text.as_bytes()) }
 }
 
 /// Finds outputs by their files, since the output of a child is kept for a while after the child's end.
-fn show_output(word: &str, about: Result<About, String>) -> ExitCode {
+fn show_output(word: &str, about: Result<About, String>, style: Style) -> ExitCode {
     let of = |id: &str| Place::all().iter().flat_map(|place| Output::all(place, id)).collect::<Vec<_>>();
     let mut outputs = of(word);
     if outputs.is_empty() {
@@ -145,7 +175,7 @@ fn show_output(word: &str, about: Result<About, String>) -> ExitCode {
             output
                 .read()
                 .iter()
-                .map(|line| terminal::line(&format_args!("{}  {}", moment(line.time), line.text)))
+                .map(|line| format!("{}  {}\n", style.time(line.time), escaped(&line.text)))
                 .collect::<String>()
                 .as_bytes(),
         ),
@@ -157,53 +187,11 @@ fn show_output(word: &str, about: Result<About, String>) -> ExitCode {
     }
 }
 
-fn in_words(story: &Story) -> String {
-    match story {
-        Story::Started { command, session, host } => {
-            let session = session.as_ref().map_or_else(String::new, |session| format!(" for session {session}"));
-            let host = host.as_ref().map_or_else(String::new, |host| format!(", by {host}"));
-            format!("started{session}: {}{host}", command.join(" "))
-        }
-        Story::Ready { child: Some(child) } => format!("ready: child {child}"),
-        Story::Ready { child: None } => "ready".to_owned(),
-        Story::Forked { child: Some(child) } => format!("forked into the background: the child is {child} now"),
-        Story::Forked { child: None } => "forked into the background".to_owned(),
-        Story::Stopping(cause) => format!("stopping: {cause}"),
-        Story::Exited { how, .. } => format!("the child {how}"),
-        Story::Killed { processes } => format!("{processes} did not end when asked, and are killed"),
-        Story::Empty => "nothing is left of it".to_owned(),
-        Story::Swept { survivors, left: 0 } => format!("swept: {survivors} were left of it"),
-        Story::Swept { survivors, left } => format!("swept: {survivors} were left of it, and {left} still are"),
-        Story::Unproved { candidates } => {
-            format!("not proved that nothing is left: {candidates} may be of it; `nostray sweep` names them")
-        }
-        Story::Respawning { generation, pause, cause } => {
-            let pause = humantime::format_duration(Duration::from_millis(*pause));
-            format!("{cause}; number {generation} starts in {pause}")
-        }
-        Story::Tripped { cause } => format!("given up for a while, since it failed too often: {cause}"),
-        Story::Asleep => "asleep until the next call".to_owned(),
-        Story::Answering { generation, after } => format!("number {generation} answers, {after} ms after its start"),
-        Story::Attached { front, leases, session } => {
-            let session = session.as_ref().map_or_else(String::new, |session| format!(" ({session})"));
-            format!("held by {front}{session}; {leases} in all")
-        }
-        Story::Detached { front, leases, why } => format!("let go by {front}: {why}; {leases} are left"),
-        Story::NeverRouted { by } => {
-            format!("--route-by {by} never matched: no message of the child has named a session there")
-        }
-        Story::Apart { why } => format!("a child of its own for some sessions: {why}"),
-        Story::Slot { slot, what } => format!("slot {slot}: {what}"),
-        Story::Refused { why } => format!("refused: {why}"),
-        _ => "something that a later version knows of".to_owned(),
-    }
-}
-
 fn since(text: &str) -> Result<u64, String> {
-    let moment = match humantime::parse_rfc3339_weak(text) {
-        Ok(moment) => Some(moment),
-        Err(_) => SystemTime::now().checked_sub(crate::args::duration(text)?),
-    };
-    let since = moment.unwrap_or(UNIX_EPOCH).duration_since(UNIX_EPOCH).unwrap_or_default();
+    if let Some(moment) = terminal::read_moment(text) {
+        return Ok(moment);
+    }
+    let moment = SystemTime::now().checked_sub(crate::args::duration(text)?).unwrap_or(UNIX_EPOCH);
+    let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).map_err(|_| "too far away".to_owned())
 }

@@ -123,6 +123,8 @@ fn series(id: &str) -> &str {
 #[derive(Debug)]
 pub(crate) struct Entries {
     word: String,
+    /// The word is a session and nothing else.
+    is_session: bool,
     ids: BTreeSet<String>,
 }
 
@@ -131,7 +133,7 @@ impl Entries {
     pub(crate) fn about(word: &str, all: &[Pen], entries: &[Entry]) -> Result<Self, String> {
         let ids = find(word, all, ByName::All)
             .map_or_else(|_| BTreeSet::new(), |meant| meant.ids().iter().cloned().collect());
-        let mut about = Self { word: word.to_owned(), ids };
+        let mut about = Self { word: word.to_owned(), is_session: false, ids };
         let found = entries.iter().filter(|entry| about.include(entry)).count();
         if found == 0 && about.ids.is_empty() { Err(unknown(word, all)) } else { Ok(about) }
     }
@@ -149,21 +151,24 @@ impl Entries {
             .iter()
             .filter(|pen| pen.record.as_ref().is_ok_and(|record| sessions_of(record).any(|other| other == session)));
         let ids: BTreeSet<String> = told.chain(known.map(|pen| pen.id.clone())).collect();
-        (!ids.is_empty()).then(|| Self { word: session.to_owned(), ids })
+        (!ids.is_empty()).then(|| Self { word: session.to_owned(), is_session: true, ids })
     }
 
     /// Whether an entry is about it. An entry may tell that its child belongs to the session or has the name, so ask in order of time.
     pub(crate) fn include(&mut self, entry: &Entry) -> bool {
         let id = series(&entry.id);
         let is_named = || match &entry.story {
-            Story::Started { command, session, .. } => {
-                session.as_deref() == Some(&self.word) || short_name(command) == self.word
+            Story::Started { session: Some(session), .. } | Story::Attached { session: Some(session), .. }
+                if *session == self.word =>
+            {
+                true
             }
-            Story::Attached { session, .. } => session.as_deref() == Some(&self.word),
+            _ if self.is_session => false,
+            Story::Started { command, .. } => short_name(command) == self.word,
             Story::Slot { slot, .. } => *slot == self.word,
-            _ => false,
+            _ => entry.id.starts_with(&self.word),
         };
-        let is_meant = self.ids.contains(id) || entry.id.starts_with(&self.word) || is_named();
+        let is_meant = self.ids.contains(id) || is_named();
         if is_meant {
             self.ids.insert(id.to_owned());
         }

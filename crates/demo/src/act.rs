@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::cast::{Member, Role};
+use super::own_state::OwnState;
 use super::stage::{Moment, Stage};
 use super::stop::{Interrupts, Stop};
 use super::troupe::{PEN_LIMIT, TICK, Troupe};
@@ -81,16 +82,28 @@ impl Outcome {
 }
 
 /// Plays an act, and ends every process that is left of it, also after an error.
-pub(super) fn play(act: Act, stage: &mut Stage, interrupts: &Interrupts, pace: Pace) -> Result<Outcome, Stop> {
+pub(super) fn play(
+    act: Act,
+    own_state: &OwnState,
+    stage: &mut Stage,
+    interrupts: &Interrupts,
+    pace: Pace,
+) -> Result<Outcome, Stop> {
     let troupe = Troupe::new(act)?;
     // Reported before the clean-up, which may take a moment, so that the user does not press Ctrl-C again.
-    let outcome = perform(&troupe, stage, interrupts, pace).inspect_err(|stop| stage.break_off(stop));
+    let outcome = perform(&troupe, own_state, stage, interrupts, pace).inspect_err(|stop| stage.break_off(stop));
     let dismissed = troupe.dismiss();
     outcome.and_then(|outcome| dismissed.map(|()| outcome))
 }
 
-fn perform(troupe: &Troupe, stage: &mut Stage, interrupts: &Interrupts, pace: Pace) -> Result<Outcome, Stop> {
-    let mut voices = Voices::new(troupe.start_host()?);
+fn perform(
+    troupe: &Troupe,
+    own_state: &OwnState,
+    stage: &mut Stage,
+    interrupts: &Interrupts,
+    pace: Pace,
+) -> Result<Outcome, Stop> {
+    let mut voices = Voices::new(troupe.start_host(own_state)?);
     voices.wait_for_ready(interrupts)?;
     let mut members = troupe.assemble(interrupts)?;
     interrupts.pause(pace.before, TICK, |left| stage.show(&members, Moment::Before(left)))?;

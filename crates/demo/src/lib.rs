@@ -5,6 +5,7 @@ mod act;
 mod actors;
 mod args;
 mod cast;
+mod own_state;
 mod stage;
 mod stop;
 mod troupe;
@@ -16,6 +17,7 @@ use nostray_terminal::ExitCode;
 
 use act::Act;
 pub use args::Args;
+use own_state::OwnState;
 use stage::{Ink, Stage};
 use stop::{Interrupts, Stop};
 
@@ -78,6 +80,7 @@ pub fn run(args: &Args) -> ExitCode {
 /// The whole show. Returns whether nostray has left nothing.
 fn show(pace: Pace) -> Result<bool, Stop> {
     let interrupts = Interrupts::watch().map_err(|error| Stop::failed("watch for signals", error))?;
+    let own_state = OwnState::new();
     let mut stage = Stage::new();
     let stage = &mut stage;
     stage.say(
@@ -86,11 +89,11 @@ fn show(pace: Pace) -> Result<bool, Stop> {
     )?;
 
     stage.say(&title(stage, "1  Without nostray", "child"))?;
-    let alone = act::play(Act::Alone, stage, &interrupts, pace)?;
+    let alone = act::play(Act::Alone, &own_state, stage, &interrupts, pace)?;
     rest(stage, &interrupts, pace.after)?;
 
     stage.say(&title(stage, "\n2  With nostray", &format!("nostray run {} -- child", act::GRACES.join(" "))))?;
-    let penned = act::play(Act::Penned, stage, &interrupts, pace)?;
+    let penned = act::play(Act::Penned, &own_state, stage, &interrupts, pace)?;
     rest(stage, &interrupts, pace.after)?;
 
     stage.say("")?;

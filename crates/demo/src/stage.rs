@@ -5,21 +5,11 @@ use std::time::Duration;
 
 use nostray_sys::process::Pid;
 use nostray_terminal as terminal;
+pub(super) use nostray_terminal::Ink;
 
 use super::act::{Act, OWN, Outcome, TREE};
 use super::cast::Member;
 use super::stop::Stop;
-
-/// How a piece of text is to look, as the number of an escape sequence.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Ink {
-    Bold = 1,
-    Dim = 2,
-    Red = 31,
-    Green = 32,
-    Yellow = 33,
-    Cyan = 36,
-}
 
 /// When a list is shown.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +40,7 @@ impl Stage {
     }
 
     pub(super) fn ink(&self, ink: Ink, text: &str) -> String {
-        if self.colours { format!("\x1b[{}m{text}\x1b[0m", ink as u8) } else { text.to_owned() }
+        ink.paint(text, self.colours)
     }
 
     /// Writes a paragraph.

@@ -13,6 +13,7 @@ use nostray_sys::signal::{Disposition, Signal, set_disposition};
 use super::act::{Act, OWN};
 use super::actors::this_program;
 use super::cast::{Member, Token, VARIABLE};
+use super::own_state::OwnState;
 use super::stop::{Interrupts, Stop};
 
 /// How long the whole tree may take to start, on a busy machine.
@@ -47,13 +48,14 @@ impl Troupe {
     }
 
     /// Starts the host, and returns the output of the host and its descendants.
-    pub(super) fn start_host(&self) -> Result<PipeReader, Stop> {
+    pub(super) fn start_host(&self, own_state: &OwnState) -> Result<PipeReader, Stop> {
         let start = || {
             let program = this_program();
             let (reader, writer) = std::io::pipe()?;
             let mut host = Command::new(&program);
             host.args(["demo", "--actor", "host", "--"]).args(self.act.command(&program));
             host.env(VARIABLE, self.token.as_str()).stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+            own_state.give_to(&mut host);
             // Reaped together with the orphans.
             host.spawn().map(|_| reader)
         };

@@ -57,16 +57,20 @@ impl fmt::Display for Cause {
 
 impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.code, self.signal) {
-            (Some(code), _) => write!(f, "exited with {code}")?,
-            (None, Some(signal)) => write!(f, "was killed by signal {signal}")?,
-            (None, None) => write!(f, "was not started")?,
-        }
-        write!(f, " ({})", self.cause)
+        write!(f, "{} ({})", self.how(), self.cause)
     }
 }
 
 impl Exit {
+    /// How it ended, without the reason.
+    pub(crate) fn how(&self) -> String {
+        match (self.code, self.signal) {
+            (Some(code), _) => format!("exited with code {code}"),
+            (None, Some(signal)) => format!("was killed by signal {signal}"),
+            (None, None) => "was not started".to_owned(),
+        }
+    }
+
     /// Whether it ended with 0.
     #[must_use]
     pub fn success(&self) -> bool {

@@ -114,11 +114,12 @@ mod call {
             /// The error's data.
             data: Option<serde_json::Value>,
         },
-        /// The child ended during the call, after it had read it. The call is not made again by itself.
-        #[error("the child is gone: {0}; the call was cut off, and is not made again by itself")]
+        /// The child ended during the call, after it had read it. The call is not made again by itself. The text names the child, says
+        /// what became of it, and quotes its last words.
+        #[error("{0}; the call was not retried")]
         CutOff(String),
-        /// There is no child for it, and will not be soon. The call was not made.
-        #[error("there is no child: {0}; the call was not made")]
+        /// There is no child for it, and will not be soon. The call was not made. The text says why, as in [`CallError::CutOff`].
+        #[error("{0}; the call was not made")]
         Refused(String),
         /// It took too long. The call was cancelled.
         #[error("no answer within {0:?}")]

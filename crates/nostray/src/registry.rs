@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use futures_core::Stream;
 
 use nostray_pen::{Ask, Takes};
-use nostray_registry::{Entry, Journal, Outcome, Pen, Place, Policy, State, Story, census, sweep};
+use nostray_registry::{Entry, Followers, Outcome, Pen, Place, Policy, State, Story, census, sweep};
 use nostray_sys::Pidfd;
 use nostray_sys::identity::Identity;
 use nostray_sys::poll::{Until, wait};
@@ -110,6 +110,8 @@ pub enum ChangeKind {
     Started,
     /// It is ready.
     Ready,
+    /// Its program could not be executed.
+    NotExecuted,
     /// A daemon has forked into the background.
     Forked,
     /// The end of its tree has begun.
@@ -136,6 +138,8 @@ pub enum ChangeKind {
     Attached,
     /// A session holds it no more.
     Detached,
+    /// It is ended, since no session holds it any more.
+    Unheld,
     /// It is a child of its own, for sessions that a shared one cannot serve.
     Apart,
     /// It has named no session in the way that `--route-by` says.
@@ -153,6 +157,7 @@ impl From<&Story> for ChangeKind {
         match story {
             Story::Started { .. } => Self::Started,
             Story::Ready { .. } => Self::Ready,
+            Story::NotExecuted { .. } => Self::NotExecuted,
             Story::Forked { .. } => Self::Forked,
             Story::Stopping(_) => Self::Stopping,
             Story::Exited { .. } => Self::Exited,
@@ -166,6 +171,7 @@ impl From<&Story> for ChangeKind {
             Story::Answering { .. } => Self::Answering,
             Story::Attached { .. } => Self::Attached,
             Story::Detached { .. } => Self::Detached,
+            Story::Unheld { .. } => Self::Unheld,
             Story::Apart { .. } => Self::Apart,
             Story::NeverRouted { .. } => Self::NeverRouted,
             Story::Slot { .. } => Self::Slot,
@@ -329,15 +335,14 @@ impl Registry {
     pub fn watch(&self) -> Watch {
         // Before the first child ever there is nothing to follow, and it will be there.
         Place::for_writing().ok();
-        let followers = Place::all().iter().map(|place| Journal::at(place).follow()).collect();
-        Watch { followers, ready: Vec::new(), pause: None }
+        Watch { followers: Followers::from_now(), ready: Vec::new(), pause: None }
     }
 }
 
 /// What happens to children, as it happens.
 #[derive(Debug)]
 pub struct Watch {
-    followers: Vec<nostray_registry::Follower>,
+    followers: Followers,
     ready: Vec<Change>,
     /// Until the next look.
     pause: Option<Wakeup>,
@@ -366,8 +371,7 @@ impl Watch {
     /// The next change, if there is one now.
     pub fn try_next(&mut self) -> Option<Change> {
         if self.ready.is_empty() {
-            let entries = self.followers.iter_mut().flat_map(nostray_registry::Follower::more);
-            self.ready = entries.map(change).collect();
+            self.ready = self.followers.more().into_iter().map(change).collect();
             self.ready.reverse();
         }
         self.ready.pop()

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// One piece of news.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum GuardMessage {
-    /// The child runs.
+    /// The child is about to become its program.
     Started(Option<i32>),
     Ready,
     Stopping(String, String),
@@ -164,10 +164,8 @@ impl Witness for ReportingWitness {
         match event {
             Event::Started { child, .. } => {
                 self.outbox.tell(&GuardMessage::Started(child.map(|child| child.pid.as_raw_nonzero().get())));
-                if self.ready_at_start {
-                    self.outbox.tell(&GuardMessage::Ready);
-                }
             }
+            Event::Executed if self.ready_at_start => self.outbox.tell(&GuardMessage::Ready),
             Event::Ready => self.outbox.tell(&GuardMessage::Ready),
             Event::Stopping(reason) => {
                 self.outbox.tell(&GuardMessage::Stopping(reason.word().to_owned(), reason.to_string()));

@@ -60,7 +60,11 @@ impl Plan {
     /// Waits at the gate until the guard is ready, then becomes the program.
     pub(crate) fn become_child(&self, guard: Pid, gate: UnixStream, ready: Option<&Detector>) -> ! {
         let mut gate = File::from(OwnedFd::from(gate));
-        if self.prepare(ready).is_err() || gate.read_exact(&mut [0]).is_err() || getppid() != Some(guard) {
+        if let Err(error) = self.prepare(ready) {
+            gate.write_all(&error.raw_os_error().unwrap_or(0).saturating_neg().to_ne_bytes()).ok();
+            process::exit_now(crate::OWN_FAILURE);
+        }
+        if gate.read_exact(&mut [0]).is_err() || getppid() != Some(guard) {
             process::exit_now(crate::OWN_FAILURE);
         }
         let error = match self.mask.set_as_mask() {
@@ -100,11 +104,12 @@ fn exit_code_for(error: &io::Error) -> u8 {
     if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
 }
 
-/// What to tell a person whose command could not be executed.
+/// What to tell a person whose command could not be executed. A number below zero is of what comes before `execve`.
 pub(crate) fn explain(command: &OsStr, errno: i32) -> String {
-    let error = io::Error::from_raw_os_error(errno);
+    let error = io::Error::from_raw_os_error(errno.saturating_abs());
     let command = command.display();
     match error.kind() {
+        _ if errno < 0 => format!("cannot prepare the start of '{command}': {error}"),
         io::ErrorKind::NotFound if command.to_string().contains(' ') => {
             let words: Vec<_> = command.to_string().split_whitespace().map(str::to_owned).collect();
             format!(

@@ -2,7 +2,7 @@
 //! over when the guard is killed.
 
 use std::cell::RefCell;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -11,11 +11,12 @@ use nostray_sys::cgroup::Cgroup;
 use nostray_sys::descriptors::{self, Inherited, StdinKind};
 use nostray_sys::identity::Identity;
 use nostray_sys::poll::Until;
+use nostray_sys::proc::StatFile;
 use nostray_sys::process::{self, Ended, News, Pid, Reaped, Side, getpid, reap};
 use nostray_sys::signal::{Signal, SignalFd, is_ignored, send_to_own_child};
 use nostray_sys::{Pidfd, memory, namespace, poll};
 
-use crate::child::{self, Plan};
+use crate::child::Plan;
 use crate::host::Host;
 use crate::keep::{Keeper, Source};
 use crate::log::Log;
@@ -229,7 +230,7 @@ pub(crate) fn wait_for(inner: Pid, mut pause: impl FnMut()) -> Waited {
 fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd, spare_pid: Pid) -> u8 {
     process::set_name(NAME);
     announce_guard(pen, relay);
-    let Started { child, mut gate, tree, outside } = match fork_child(pen, spare_pid) {
+    let Started { child, gate, tree, outside, host_stat } = match fork_child(pen, spare_pid) {
         Ok(started) => started,
         Err(error) => {
             pen.log.warn(format_args!("cannot start the child: {error}{}", hint(&error)));
@@ -242,7 +243,9 @@ fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd, spare_pid: Pid) -> u8 {
     // Only now: the child was forked inside the host's session and stays in it.
     leave_session();
     // If the child is gone already, its end tells.
-    gate.write_all(&[0]).ok();
+    (&gate).write_all(&[0]).ok();
+    // Otherwise a look at it could block. The child has another open file.
+    gate.set_nonblocking(true).ok();
     process::set_title(format_args!("{NAME} {}", pen.plan.id));
     pen.tell(&outside.unwrap_or_else(|| Event::Started {
         host: pen.host.identity(),
@@ -254,6 +257,8 @@ fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd, spare_pid: Pid) -> u8 {
     let stdin = descriptors::standard_input();
     let mut keeper = Keeper::new(pen, tree)
         .child(child)
+        .gate(&gate)
+        .host_stat(host_stat)
         .settling(Settling::new(pen, false))
         .relay(relay)
         .watch(Source::Front, pen.front.as_fd())
@@ -273,7 +278,7 @@ fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd, spare_pid: Pid) -> u8 {
     for (pid, handle) in &pen.die_with {
         keeper = keeper.watch(Source::DieWith(*pid), handle.as_fd());
     }
-    keeper.keep_and(|| report_exec_failure(pen, gate))
+    keeper.keep()
 }
 
 /// Sends the guard's pid to the front, which needs it if the spare is killed. This is the guard's first act: as long as the front has not
@@ -296,17 +301,20 @@ struct Started<'a> {
     tree: Tree<'a>,
     /// The pids that the rest of the machine sees, if this process sees others.
     outside: Option<Event>,
+    /// What `/proc` tells of the host, if this process sees another `/proc` from now on.
+    host_stat: Option<StatFile>,
 }
 
 /// Forks the child, which waits at the gate. In the child this does not return.
 fn fork_child<'a>(pen: &'a Pen<'_>, spare: Pid) -> io::Result<Started<'a>> {
     process::become_subreaper()?;
     let mut tree = pen.tree();
-    let mut outside = None;
+    let (mut outside, mut host_stat) = (None, None);
     if pen.spec.isolation == Isolation::Pid {
         // As long as `/proc` is the machine's, it tells the numbers that the machine knows us by.
         let guard = process::number_in_proc().and_then(Identity::of);
         outside = Some(Event::Started { host: pen.host.identity(), spare: Identity::of(spare), guard, child: None });
+        host_stat = pen.host.pid().and_then(StatFile::open);
         namespace::mount_own_proc().map_err(forbidden)?;
         tree = Tree::new(Tier::Namespace);
     }
@@ -331,19 +339,7 @@ fn fork_child<'a>(pen: &'a Pen<'_>, spare: Pid) -> io::Result<Started<'a>> {
         }
         Side::Parent(child) => {
             pen.has_forked();
-            Ok(Started { child, gate, tree, outside })
+            Ok(Started { child, gate, tree, outside, host_stat })
         }
-    }
-}
-
-/// A child that could not become its program has left the reason at the gate. By then it has ended, so there is
-/// nothing to wait for.
-fn report_exec_failure(pen: &Pen<'_>, mut gate: UnixStream) {
-    let mut errno = [0; 4];
-    if gate.read_exact(&mut errno).is_ok() {
-        let command = pen.spec.command.first().map_or("".as_ref(), |command| command.as_os_str());
-        let why = child::explain(command, i32::from_ne_bytes(errno));
-        pen.log.warn(&why);
-        pen.tell(&Event::NotExecuted(why));
     }
 }

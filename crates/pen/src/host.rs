@@ -18,6 +18,14 @@ pub(crate) enum Host {
 }
 
 impl Host {
+    /// Its number, if it can be seen.
+    pub(crate) fn pid(&self) -> Option<Pid> {
+        match self {
+            Self::Alive(pid, _) => Some(*pid),
+            Self::Elsewhere => None,
+        }
+    }
+
     /// Its identity, if it can be seen.
     pub(crate) fn identity(&self) -> Option<Identity> {
         match self {
@@ -45,6 +53,12 @@ pub(crate) fn find(stdin: StdinKind) -> Result<Host, Error> {
 /// The same for an opener that made the handle on itself before it forked the front: the handle cannot be on another process.
 pub(crate) fn unless_ended(handle: Pidfd) -> Result<Pidfd, Error> {
     if handle.has_ended().during("watch the host")? { Err(Error::HostGone) } else { Ok(handle) }
+}
+
+/// Whether a process has ended or is on its way out. The kernel marks a process before it closes the process's files, so the mark is there
+/// when the end of a pipe tells of it.
+pub(crate) fn is_ending(pid: Pid, handle: &Pidfd) -> bool {
+    Stat::of(pid).is_some_and(|stat| stat.is_ending()) || handle.has_ended().unwrap_or(false)
 }
 
 const NO_SUCH_PROCESS: i32 = 3;

@@ -1,14 +1,18 @@
 //! The event loop of the process that keeps a tree: it waits for a reason to end the tree, and then ends it. The guard runs it from the
 //! start; spare or front run it when the guard has been killed.
 
+mod first_cause;
 mod job_control;
 mod readiness;
+mod start;
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use nostray_sys::identity::Identity;
 use nostray_sys::poll::{self, Until};
+use nostray_sys::proc::StatFile;
 use nostray_sys::process::{Ended, News, Pid, Reaped, raise_priority, reap};
 use nostray_sys::signal::{Arrived, Signal, is_ignored, send_to_own_child};
 
@@ -36,6 +40,8 @@ pub(crate) enum Source {
     Spare,
     DieWith(u32),
     Relay,
+    /// Where the child waits before it becomes its program.
+    Gate,
     /// What tells that the child is ready.
     Ready(Stream),
 }
@@ -57,6 +63,10 @@ pub(crate) struct Keeper<'a> {
     tree: Tree<'a>,
     tear_down: TearDown,
     child: Child,
+    /// Until it is known whether the child has become its program.
+    gate: Option<&'a UnixStream>,
+    /// What `/proc` tells of the host, if the host is not in the `/proc` of this process.
+    host_stat: Option<StatFile>,
     idle: Option<IdleWatch>,
     settling: Option<Settling<'a>>,
     continue_front_at: Option<(Instant, Duration)>,
@@ -78,6 +88,8 @@ impl<'a> Keeper<'a> {
             tree,
             tear_down: TearDown::new(pen.spec.graces),
             child: Child::Unknown,
+            gate: None,
+            host_stat: None,
             idle: None,
             settling: None,
             continue_front_at: None,
@@ -91,6 +103,11 @@ impl<'a> Keeper<'a> {
 
     pub(crate) fn child(mut self, pid: Pid) -> Self {
         self.child = Child::Alive(pid);
+        self
+    }
+
+    pub(crate) fn host_stat(mut self, host_stat: Option<StatFile>) -> Self {
+        self.host_stat = host_stat;
         self
     }
 
@@ -119,12 +136,7 @@ impl<'a> Keeper<'a> {
     }
 
     /// Keeps the tree until it is empty, and returns the exit code.
-    pub(crate) fn keep(self) -> u8 {
-        self.keep_and(|| ())
-    }
-
-    /// The same, and calls `before_end` before the witness is told that the tree is empty.
-    pub(crate) fn keep_and(mut self, before_end: impl FnOnce()) -> u8 {
+    pub(crate) fn keep(mut self) -> u8 {
         while self.reap_children() {
             self.act_on_time();
             if self.tear_down.is_killing() && !self.kill() {
@@ -135,7 +147,6 @@ impl<'a> Keeper<'a> {
         self.is_empty = true;
         self.pass_on_the_rest();
         self.tree.dissolve();
-        before_end();
         self.pen.tell(&Event::Empty);
         self.leave_no_front_stopped();
         match self.child {
@@ -194,6 +205,8 @@ impl<'a> Keeper<'a> {
         let Child::Alive(child) = self.child else { return };
         match news {
             News::Ended(pid, how) if pid == child => {
+                self.look_at_gate(Some(how));
+                self.look_at_input_before(how);
                 self.pen.log.note(format_args!("child {pid} {how}"));
                 if let Some(next) = self.left_in_background(how) {
                     return self.adopt(next);
@@ -258,7 +271,8 @@ impl<'a> Keeper<'a> {
                 }
                 return self.on_noticed();
             }
-            Source::Stdin => self.because(Reason::StdinClosed),
+            Source::Gate => return self.look_at_gate(None),
+            Source::Stdin => self.on_input_closed(),
             Source::Terminal => self.because(Reason::TerminalClosed),
             Source::Host => self.on_process_ended(Reason::HostGone),
             Source::Front => self.on_process_ended(Reason::FrontKilled),
@@ -275,7 +289,14 @@ impl<'a> Keeper<'a> {
         let stdin: Vec<_> =
             self.watches.iter().filter(|w| w.0 == Source::Stdin).map(|&(_, fd, until)| (fd, until)).collect();
         if poll::wait(&stdin, Some(Duration::ZERO)).is_ok_and(|fired| fired.contains(&true)) {
-            self.on_event(Source::Stdin);
+            match reason {
+                // It held the pipe: its end is the reason.
+                Reason::HostGone | Reason::DieWithEnded(_) => {
+                    self.watches.retain(|(watched, ..)| *watched != Source::Stdin);
+                    self.tear_down.input_closed();
+                }
+                _ => self.on_event(Source::Stdin),
+            }
         }
         self.because(reason);
     }
@@ -310,6 +331,14 @@ impl<'a> Keeper<'a> {
         if self.is_empty {
             return;
         }
+        if !self.tear_down.has_begun() {
+            self.look_at_gate(None);
+        }
+        // Reaping tells how the child ended, and whether anything is left.
+        if self.child_ended_before(&reason) && !self.reap_children() {
+            return;
+        }
+        let reason = self.first_of(reason);
         match &reason {
             Reason::Idle(_) | Reason::GuardKilled | Reason::ReadyTimeout { .. } => {
                 self.pen.log.warn(format_args!("{reason}; ending the tree"));

@@ -23,7 +23,7 @@ use nostray_sys::stream::{Pipe, do_not_wait};
 use crate::front::{self, HostSetup, OpenedBy, signals_to_watch, stop_unless, watch_all};
 use crate::host::{self, Host};
 use crate::tree::{Strangers, Tier, Tree};
-use crate::{Ask, During, Error, OWN_FAILURE, PenId, Spec, Witness, guard, requests};
+use crate::{Ask, During, Error, OWN_FAILURE, Order, PenId, Spec, Witness, guard, requests};
 pub use open_pen::OpenPen;
 pub use remains::Remains;
 
@@ -113,6 +113,20 @@ impl PenOpener {
             Host::Elsewhere => None,
         };
         host.into_iter().chain(self.die_with.iter().map(|(_, handle)| handle))
+    }
+
+    /// Which order tells a guard that the host, or a process of `--die-with`, has ended or is on its way out; none if all of them live.
+    #[must_use]
+    pub fn ending(&self) -> Option<Order> {
+        if let Host::Alive(pid, handle) = &self.host
+            && host::is_ending(*pid, handle)
+        {
+            return Some(Order::HostGone);
+        }
+        let pid = |number: u32| i32::try_from(number).ok().and_then(Pid::from_raw);
+        let mut die_with = self.die_with.iter();
+        let has_ended = die_with.any(|(number, handle)| pid(*number).is_some_and(|pid| host::is_ending(pid, handle)));
+        has_ended.then_some(Order::DieWithEnded)
     }
 
     /// Whether the end of standard input is the host's word.

@@ -157,11 +157,27 @@ pub enum Order {
     Restart,
     /// A newcomer wants its slot.
     HandOver,
+    /// The host of the supervisor has ended.
+    HostGone,
+    /// A process that the user named by `--die-with` has ended.
+    DieWithEnded,
+    /// No session holds a shared child any more.
+    NotHeld,
 }
 
 impl Order {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Hibernate, Self::Memory, Self::Age, Self::StartTimeout, Self::BadStart, Self::Restart, Self::HandOver];
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Hibernate,
+        Self::Memory,
+        Self::Age,
+        Self::StartTimeout,
+        Self::BadStart,
+        Self::Restart,
+        Self::HandOver,
+        Self::HostGone,
+        Self::DieWithEnded,
+        Self::NotHeld,
+    ];
 
     /// One word for it, for programs.
     #[must_use]
@@ -174,6 +190,9 @@ impl Order {
             Self::BadStart => "bad-start",
             Self::Restart => "restart",
             Self::HandOver => "hand-over",
+            Self::HostGone => "host-gone",
+            Self::DieWithEnded => "die-with-ended",
+            Self::NotHeld => "not-held",
         }
     }
 
@@ -186,6 +205,9 @@ impl Order {
             Self::BadStart => "it refused the handshake that the one before it had taken",
             Self::Restart => "it was asked to start anew",
             Self::HandOver => "it was asked to hand over its slot",
+            Self::HostGone => "the host has ended",
+            Self::DieWithEnded => "a process of --die-with has ended",
+            Self::NotHeld => "no session holds it any more",
         }
     }
 }

@@ -64,6 +64,11 @@ impl TearDown {
         self.escalation.and_then(Escalation::deadline)
     }
 
+    /// The child's input has ended. The reason for that follows.
+    pub(crate) fn input_closed(&mut self) {
+        self.stdin_closed = true;
+    }
+
     /// There is a reason, perhaps one more.
     pub(crate) fn because(&mut self, reason: &Reason, now: Instant) -> Option<Action> {
         // The supervisor that gives an order closes the child's input, too.

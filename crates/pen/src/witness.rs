@@ -48,7 +48,7 @@ pub struct Opening<'a> {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event {
-    /// Spare and guard are there, and the child runs or is about to.
+    /// Spare and guard are there, and the child is about to become its program.
     Started {
         /// The process that started the front, if that can be seen.
         host: Option<Identity>,
@@ -59,7 +59,9 @@ pub enum Event {
         /// The child; not known in a pid namespace of its own, where numbers mean something else.
         child: Option<Identity>,
     },
-    /// The child is ready, as the user has defined it. Not told where it is ready as soon as it is started.
+    /// The child has become its program. Where the user has not defined what ready means, it is ready.
+    Executed,
+    /// The child is ready, as the user has defined it. Not told where it is ready as soon as it runs.
     Ready,
     /// The child says that it is stopping.
     SaysStopping,
@@ -74,7 +76,7 @@ pub enum Event {
         /// The process that is the child from now on; not known in a pid namespace of its own.
         child: Option<Identity>,
     },
-    /// The child could not be executed.
+    /// The child could not become its program, and why. Comes before its end.
     NotExecuted(String),
     /// So many processes did not end when they were asked to, and are killed.
     Killing(usize),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,6 +15,8 @@ use nostray_sys::secrets::{describe, masked_text};
 
 /// When the journal is put aside for a new one.
 const ROTATE_SIZE: u64 = 1 << 20;
+/// No file is read any further.
+pub(crate) const MAX_READ: u64 = 8 * ROTATE_SIZE;
 /// A line is written in one piece, and pieces up to this size are not mixed with others'.
 const MAX_LINE: usize = 4096;
 
@@ -83,10 +85,15 @@ pub enum Story {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         host: Option<String>,
     },
-    /// The child runs.
+    /// The child is ready: it runs, or has met the condition that the user defined.
     Ready {
         /// Its number.
         child: Option<i32>,
+    },
+    /// The child's program could not be executed.
+    NotExecuted {
+        /// Why.
+        why: String,
     },
     /// The child, a daemon, has forked into the background.
     Forked {
@@ -163,6 +170,11 @@ pub enum Story {
         /// Why.
         why: String,
     },
+    /// A shared child is ended, since no session holds it any more.
+    Unheld {
+        /// For how long it was kept after the last session, in milliseconds.
+        linger: u64,
+    },
     /// A child of its own for sessions that the shared one cannot serve.
     Apart {
         /// Why it cannot.
@@ -200,6 +212,7 @@ impl Story {
             | Self::Respawning { cause: text, .. }
             | Self::Tripped { cause: text }
             | Self::Detached { why: text, .. }
+            | Self::NotExecuted { why: text }
             | Self::Slot { what: text, .. }
             | Self::Refused { why: text } => mask(text),
             _ => {}
@@ -214,10 +227,13 @@ pub struct Journal {
 }
 
 impl Journal {
+    /// The name of its file.
+    pub(crate) const NAME: &str = "journal";
+
     /// The one in this place.
     #[must_use]
     pub fn at(place: &Place) -> Self {
-        Self { path: place.file("journal") }
+        Self { path: place.file(Self::NAME) }
     }
 
     /// Adds a line. An error (a full disk) is ignored: ending the tree comes first.
@@ -255,7 +271,8 @@ impl Journal {
         Ok(())
     }
 
-    fn older(&self) -> PathBuf {
+    /// Where the file is that was put aside last.
+    pub(crate) fn older(&self) -> PathBuf {
         self.path.with_extension("1")
     }
 
@@ -271,13 +288,6 @@ impl Journal {
         entries
     }
 
-    /// A reader that goes on where it stopped.
-    #[must_use]
-    pub fn follow(&self) -> Follower {
-        let position = std::fs::metadata(&self.path).map_or(0, |found| found.len());
-        Follower { journal: self.clone(), position }
-    }
-
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -285,35 +295,15 @@ impl Journal {
     }
 }
 
-/// Reads what is added to a journal.
-#[derive(Debug)]
-pub struct Follower {
-    journal: Journal,
-    position: u64,
-}
-
-impl Follower {
-    /// What has been added since the last call.
-    pub fn more(&mut self) -> Vec<Entry> {
-        let Ok(mut file) = files::to_read(&self.journal.path) else { return Vec::new() };
-        let length = file.metadata().map_or(0, |found| found.len());
-        if length < self.position {
-            self.position = 0; // a new one
-        }
-        if length == self.position || file.seek(SeekFrom::Start(self.position)).is_err() {
-            return Vec::new();
-        }
-        // What is added meanwhile is for the next time: read now, it would be told twice.
-        let added = length - self.position;
-        self.position = length;
-        read_lines(&mut file.take(added))
-    }
-}
-
 fn read_lines(file: &mut dyn Read) -> Vec<Entry> {
     let mut bytes = Vec::new();
     // Half a journal is better than none.
-    file.take(8 * ROTATE_SIZE).read_to_end(&mut bytes).ok();
+    file.take(MAX_READ).read_to_end(&mut bytes).ok();
+    entries_in(&bytes)
+}
+
+/// The entries of these lines. Lines that are none are skipped.
+pub(crate) fn entries_in(bytes: &[u8]) -> Vec<Entry> {
     bytes.split(|&b| b == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }
 

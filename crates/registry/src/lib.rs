@@ -10,6 +10,7 @@ mod census;
 mod debris;
 mod ending;
 pub mod files;
+mod follow;
 mod journal;
 mod name;
 mod output;
@@ -27,7 +28,8 @@ mod used_by;
 mod witness;
 
 pub use census::{Pen, Tally, census};
-pub use journal::{Cause, Entry, Follower, Journal, Story};
+pub use follow::{Follower, Followers};
+pub use journal::{Cause, Entry, Journal, Story};
 pub use name::short_name;
 pub use nostray_sys::secrets::{describe, masked, masked_text};
 pub use output::{Output, Printed};

@@ -58,7 +58,9 @@ impl Record {
     /// What people call this child: its key, its slot, its label `name`, or a short name made of its command.
     #[must_use]
     pub fn name(&self) -> String {
-        let key = self.shared.as_ref().and_then(|shared| shared.key.clone());
+        let key = self.shared.as_ref().and_then(|shared| shared.key.as_deref());
+        // A child that is shared because it holds a slot has the slot in its key.
+        let key = key.map(|key| key.strip_prefix("slot:").unwrap_or(key).to_owned());
         let given = key.or_else(|| self.slot.clone()).or_else(|| self.labels.get("name").cloned());
         given.unwrap_or_else(|| short_name(&self.command))
     }

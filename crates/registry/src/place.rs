@@ -25,6 +25,9 @@ fn given(which: usize) -> Option<PathBuf> {
 }
 
 impl Place {
+    /// The name of the folder that is a place.
+    pub(crate) const NAME: &str = "nostray";
+
     /// For a process whose environment is not its own: from now on these are [`Place::for_writing`] and
     /// [`Place::that_lasts`], and the environment does not count. Only the first call counts.
     pub fn are_given(for_writing: Option<&Path>, that_lasts: Option<&Path>) {
@@ -52,10 +55,15 @@ impl Place {
         candidates().into_iter().filter(|path| is_ours(path).is_ok()).map(|path| Self { path }).collect()
     }
 
+    /// Where a place is or may appear.
+    pub(crate) fn possible() -> Vec<PathBuf> {
+        candidates()
+    }
+
     /// The directory that stays the same whether or not the user is logged in, and if a host leaves variables out of
     /// the environment: in the state directory. Without a state directory, where records are.
     pub fn that_lasts() -> Result<Self, Error> {
-        let usual = || state_directory(variable("HOME").or_else(known_home)).map(|path| path.join("nostray"));
+        let usual = || state_directory(variable("HOME").or_else(known_home)).map(|path| path.join(Self::NAME));
         match given(1).or_else(usual).and_then(|path| Self::make(&path).ok()) {
             Some(place) => Ok(place),
             None => Self::for_writing(),
@@ -152,7 +160,7 @@ fn candidates() -> Vec<PathBuf> {
     let usual = Some(usual).filter(|path| path.is_dir());
     let state = state_directory(variable("HOME"));
     let mut candidates = Vec::from_iter(given(0));
-    for path in [runtime, usual, state].into_iter().flatten().map(|path| path.join("nostray")) {
+    for path in [runtime, usual, state].into_iter().flatten().map(|path| path.join(Place::NAME)) {
         if !candidates.contains(&path) {
             candidates.push(path);
         }

@@ -84,6 +84,18 @@ impl SeriesKeeper {
         }
     }
 
+    /// What people call it: see [`Record::name`].
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.open.record.name()
+    }
+
+    /// Whether sessions hold it, as a shared child.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.open.record.shared.is_some()
+    }
+
     /// What was started for the same purpose by a broker or a steward that is dead, and may not have ended yet.
     #[must_use]
     pub fn predecessors(&self) -> Predecessors {

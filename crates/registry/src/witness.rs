@@ -43,8 +43,10 @@ pub(crate) struct Open {
     pub(crate) place: Place,
     pub(crate) journal: Journal,
     pub(crate) record: Record,
-    /// Whether it is ready as soon as it is started.
+    /// Whether it is ready as soon as it runs.
     ready_at_once: bool,
+    /// Its program could not be executed, which says more than the exit code.
+    not_executed: bool,
     /// Held by front, spare and guard together: it is free when all of them are gone.
     _lock: File,
 }
@@ -139,7 +141,7 @@ impl Open {
             return Err(Error::Io { path: record::path(&place, &record.id), error });
         }
         let ready_at_once = about.spec.ready == Ready::Started;
-        Ok(Self { journal: Journal::at(&place), place, record, ready_at_once, _lock: lock })
+        Ok(Self { journal: Journal::at(&place), place, record, ready_at_once, not_executed: false, _lock: lock })
     }
 
     fn sees(&mut self, event: &Event) {
@@ -152,6 +154,8 @@ impl Open {
                 record.child = child.map(Process::from);
                 record.ancestors = ancestors_of(&record.front);
                 let host = record.host.and_then(Process::identity).map(|host| describe(host.pid));
+                // In a pid namespace of its own, the guard does not see the host.
+                let host = host.filter(|text| !text.is_empty());
                 self.journal.add(
                     &self.record.id,
                     Story::Started {
@@ -160,12 +164,9 @@ impl Open {
                         host,
                     },
                 );
-                if self.ready_at_once {
-                    self.is_ready();
-                } else {
-                    self.write();
-                }
+                self.write();
             }
+            Event::Executed if self.ready_at_once => self.is_ready(),
             Event::Ready => self.is_ready(),
             Event::SaysStopping => {
                 self.enter(State::Stopping { reason: SAYS_STOPPING.to_owned() });
@@ -188,8 +189,12 @@ impl Open {
                 self.write();
                 self.tell(Story::Forked { child: self.record.child.map(|child| child.pid) });
             }
+            Event::ChildEnded(_) if self.not_executed => {}
             Event::ChildEnded(how) => self.tell(Story::Exited { code: how.shell_code(), how: how.to_string() }),
-            Event::NotExecuted(why) => self.tell(Story::Refused { why: why.clone() }),
+            Event::NotExecuted(why) => {
+                self.not_executed = true;
+                self.tell(Story::NotExecuted { why: why.clone() });
+            }
             Event::Killing(processes) => self.tell(Story::Killed { processes: *processes }),
             Event::Refused(left) => {
                 let names: Vec<_> =

@@ -97,6 +97,7 @@ impl HeldSlot {
 pub struct SlotWitness {
     held: HeldSlot,
     inner: Box<dyn Witness>,
+    /// Whether it is ready as soon as it runs.
     ready_at_start: bool,
 }
 
@@ -136,7 +137,7 @@ impl Witness for SlotWitness {
         // Waiters go by the record, so it is written first.
         self.inner.sees(event);
         match event {
-            Event::Started { .. } if self.ready_at_start => self.held.is_ready(),
+            Event::Executed if self.ready_at_start => self.held.is_ready(),
             Event::Ready => self.held.is_ready(),
             Event::Stopping(reason) => {
                 if matches!(reason, Reason::Asked { ask: Ask::HandOver, .. }) {

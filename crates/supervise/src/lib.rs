@@ -9,6 +9,7 @@
 mod backoff;
 mod cache;
 mod child_keeper;
+pub mod error_text;
 mod flights;
 mod front;
 pub mod lifecycle;

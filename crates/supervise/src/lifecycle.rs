@@ -15,6 +15,7 @@ mod tests;
 
 use std::time::Duration;
 
+use crate::error_text::{Outlook, Trip};
 use crate::machine::{Action, Cause, Event, Generation, Machine, Moment, Policy, State, Timer, Why};
 use crate::stderr_tail::StderrTail;
 use crate::timers::Timers;
@@ -123,6 +124,19 @@ impl Lifecycle {
     #[must_use]
     pub fn pause(&self, now: Moment) -> Duration {
         self.timers.at(Timer::Backoff).map_or(Duration::ZERO, |at| at.saturating_sub(now))
+    }
+
+    /// What a caller can expect whose call is [refused](Effect::Refuse).
+    #[must_use]
+    pub fn outlook(&self, now: Moment) -> Outlook {
+        match self.state() {
+            State::Ended => Outlook::ForGood,
+            State::Tripped { .. } => {
+                let left = self.timers.at(Timer::Cooled).map_or(Duration::ZERO, |at| at.saturating_sub(now));
+                Outlook::Tripped(Trip { limit: self.policy().max_failures, left })
+            }
+            _ => Outlook::Open,
+        }
     }
 
     /// When [`Lifecycle::tick`] wants to be called next.

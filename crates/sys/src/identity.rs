@@ -70,6 +70,12 @@ impl Identity {
         Stat::of(self.pid).is_some_and(|now| now.start == self.start && !now.is_zombie())
     }
 
+    /// Whether it has ended or is on its way out. The kernel marks a process before it closes the process's files.
+    #[must_use]
+    pub fn is_ending(self) -> bool {
+        Stat::of(self.pid).is_none_or(|now| now.start != self.start || now.is_ending())
+    }
+
     /// Signals this very process: opens a handle, compares the identity, asks `is_target`, and sends through the handle. What
     /// `is_target` reads in `/proc` is about this process as long as the handle says that it has not ended.
     pub fn signal(self, signal: Signal, is_target: impl FnOnce(&Pidfd) -> bool) -> io::Result<()> {

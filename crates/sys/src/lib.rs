@@ -13,6 +13,7 @@ pub mod escalation;
 pub mod events;
 pub mod exec;
 pub mod fifo;
+pub mod folder_watch;
 pub mod identity;
 pub mod listeners;
 pub mod local;

@@ -97,6 +97,26 @@ impl Stat {
     }
 }
 
+/// The line of one process, to be read again and again: also after another `/proc` was mounted, in which the process is not.
+#[derive(Debug)]
+pub struct StatFile(File);
+
+impl StatFile {
+    /// Opens it.
+    #[must_use]
+    pub fn open(pid: Pid) -> Option<Self> {
+        File::open(format!("/proc/{pid}/stat")).ok().map(Self)
+    }
+
+    /// Reads the line as it is now; `None` when the process was reaped.
+    #[must_use]
+    pub fn read(&self) -> Option<Stat> {
+        let mut buffer = [0; 1024];
+        let n = std::os::unix::fs::FileExt::read_at(&self.0, &mut buffer, 0).ok()?;
+        Stat::parse(buffer.get(..n)?)
+    }
+}
+
 fn pid_from(number: i32) -> Option<Pid> {
     if number > 0 { Pid::from_raw(number) } else { None }
 }

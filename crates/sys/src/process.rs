@@ -232,8 +232,11 @@ impl Ended {
 impl std::fmt::Display for Ended {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Exited(code) => write!(f, "exited with {code}"),
-            Self::Killed(signal) => write!(f, "was killed by {signal}"),
+            Self::Exited(code) => write!(f, "exited with code {code}"),
+            Self::Killed(signal) => match signal.to_string() {
+                name if name.starts_with("SIG") => write!(f, "was killed by signal {} ({name})", signal.as_raw()),
+                number => write!(f, "was killed by {number}"),
+            },
         }
     }
 }
@@ -271,6 +274,19 @@ pub fn reap_child(pid: Pid) -> io::Result<Option<Ended>> {
             News::Ended(_, how) => Some(how),
             _ => None,
         }),
+    }
+}
+
+/// How this child has ended, if it has. It is not reaped.
+#[must_use]
+pub fn peek_at_child(pid: Pid) -> Option<Ended> {
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let status = waitid(WaitId::Pid(pid), options).ok()??;
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => Some(Ended::Exited(u8::try_from(code & 0xff).unwrap_or(u8::MAX))),
+        (None, Some(signal)) => Signal::from_raw(signal).map(Ended::Killed),
+        (None, None) => None,
     }
 }
 

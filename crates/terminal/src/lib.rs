@@ -5,6 +5,7 @@ mod exit;
 pub mod fit;
 pub mod fitted;
 mod ink;
+mod moment;
 mod progress;
 pub mod table;
 
@@ -15,6 +16,7 @@ use nostray_sys::text::{escaped, escaped_json};
 
 pub use exit::ExitCode;
 pub use ink::Ink;
+pub use moment::{Zone, read_moment};
 pub use progress::Progress;
 
 /// Says what went wrong, on standard error, in one line.
@@ -33,9 +35,14 @@ pub fn print_json(object: &serde_json::Value) -> ExitCode {
     print(escaped_json(&format!("{object:#}\n")).as_bytes())
 }
 
+/// Whether standard output is a terminal.
+pub fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
 /// Whether standard output is a terminal on which what was written can be written over.
 pub fn is_live() -> bool {
-    io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+    is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// Whether to use colours on standard output.
@@ -77,7 +84,7 @@ pub fn width() -> Option<usize> {
 /// `None` if lines are not to be cut.
 pub fn line_width() -> Option<usize> {
     let asked = || std::env::var("COLUMNS").ok()?.trim().parse().ok().filter(|columns| *columns > 0);
-    let usual = || io::stdout().is_terminal().then_some(USUAL_COLUMNS);
+    let usual = || is_terminal().then_some(USUAL_COLUMNS);
     width().or_else(asked).or_else(usual)
 }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use nostray_sys::text::escaped;
 
+use crate::moment::Zone;
+
 /// Rows under headings, a line each whatever is in them. The last column takes what room is left on the line.
 #[derive(Debug)]
 pub struct Table {
@@ -89,9 +91,7 @@ pub fn ago(moment: u64) -> Duration {
 
 /// A moment of Unix time in milliseconds, as text.
 pub fn moment(milliseconds: u64) -> String {
-    // RFC 3339 ends with the year 9999.
-    let time = std::time::UNIX_EPOCH + Duration::from_millis(milliseconds.min(253_402_300_799_000));
-    humantime::format_rfc3339_seconds(time).to_string()
+    Zone::Utc.show(milliseconds)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use nostray_rpc::{
     quick_read_spans, read, result_to,
 };
 use nostray_supervise::Moment;
+use nostray_supervise::error_text::too_long;
 
 use super::admission::place_in;
 use super::calls::{Call, Note};
@@ -52,7 +53,7 @@ impl Router {
         match not {
             NotAMessage::Empty => return FromChild::Swallow,
             NotAMessage::NotUtf8 { id: Some(id), is_response: true } => {
-                self.unusable(id, "the server's answer is not UTF-8, so it is not JSON; it was dropped", now);
+                self.unusable(id, "it is not UTF-8, so it is not JSON", now);
             }
             _ => {}
         }
@@ -82,21 +83,23 @@ impl Router {
     /// A line of the child that was too long to be kept.
     pub fn child_said_too_much(&mut self, length: u64, limit: usize, seen: &LineSummary, now: Moment) {
         let Some(id) = &seen.id else { return };
-        let message = format!("of {length} bytes is longer than --max-line {limit} allows; it was skipped");
+        let why = too_long(length, limit);
         if seen.is_response {
-            self.unusable(id, &format!("the server's answer {message}"), now);
+            self.unusable(id, &why, now);
         } else {
-            self.effects.push(Effect::ToChild(error(id, INVALID, &format!("a request {message}"), None)));
+            let message = format!("this request was not passed on to the client: {why}");
+            self.effects.push(Effect::ToChild(error(id, INVALID, &message, None)));
         }
     }
 
-    /// A session waits for an answer that cannot be passed on: answers it with an error.
-    pub(super) fn unusable(&mut self, id: &Id, message: &str, now: Moment) {
+    /// A session waits for an answer that cannot be passed on: answers it with an error. `why` is a clause about the answer.
+    pub(super) fn unusable(&mut self, id: &Id, why: &str, now: Moment) {
         let Id::Int(ours) = *id else { return };
         let Some(call) = self.land(ours) else { return };
         self.learn(ours, &call, Outcome::Error(b"{}"), now);
         if let Some(session_id) = call.session_id.filter(|session_id| self.sessions.get(*session_id).is_some()) {
-            self.answer(session_id, call.batch, error_to(call.id.json(), INTERNAL, message));
+            let message = self.label.answer_dropped(why);
+            self.answer(session_id, call.batch, error_to(call.id.json(), INTERNAL, &message));
         }
         self.go_on();
     }

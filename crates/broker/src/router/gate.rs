@@ -130,7 +130,7 @@ impl Router {
         for Envelope { kind, .. } in &envelopes {
             match kind {
                 Kind::Response { id: Some(id), .. } => {
-                    self.unusable(&id.id(), &format!("the server's answer was dropped: {why}"), now);
+                    self.unusable(&id.id(), &why.to_string(), now);
                 }
                 Kind::Request { id, .. } => {
                     let message = format!("this request was not passed on: {why}");

@@ -29,6 +29,7 @@ mod tests;
 mod turns;
 mod unread;
 
+use nostray_supervise::error_text::ServerLabel;
 pub use nostray_supervise::wire::ReverseTo;
 use nostray_supervise::{Moment, Protocol};
 
@@ -142,6 +143,8 @@ pub struct Router {
     tasks: Owners,
     routes: Routes,
     has_answered: bool,
+    /// What errors call the child.
+    label: ServerLabel,
     effects: Vec<Effect>,
 }
 
@@ -168,8 +171,14 @@ impl Router {
             tasks: Owners::default(),
             routes: Routes::new(routing.route_by),
             has_answered: false,
+            label: ServerLabel::default(),
             effects: Vec::new(),
         }
+    }
+
+    /// What errors are to call the child from now on.
+    pub fn call_server(&mut self, label: ServerLabel) {
+        self.label = label;
     }
 
     /// A session has come.

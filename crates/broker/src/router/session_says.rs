@@ -5,6 +5,7 @@ use nostray_rpc::{
     quick_read_spans, read,
 };
 use nostray_supervise::Moment;
+use nostray_supervise::error_text::too_long;
 
 use super::admission::{Ask, Otherwise, means_something, place_in};
 use super::calls::Note;
@@ -84,12 +85,12 @@ impl Router {
         else {
             return;
         };
-        let message = format!("of {length} bytes is longer than --max-line {limit} allows; it was skipped");
+        let why = too_long(length, limit);
         if seen.is_response {
-            self.answer_is_lost(session_id, id, &format!("the client's answer {message}"));
+            self.answer_is_lost(session_id, id, &format!("the client's answer was not passed on: {why}"));
         } else {
             self.speaks(session_id);
-            let line = error(id, INVALID, &format!("a request {message}"), None);
+            let line = error(id, INVALID, &self.label.request_dropped(&why), None);
             self.effects.push(Effect::ToSession(session_id, line));
         }
     }

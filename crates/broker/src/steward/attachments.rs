@@ -7,6 +7,7 @@ use nostray_registry::Lease;
 use nostray_supervise::wire::{ToFront, control_line};
 use nostray_supervise::{LineChannel, Outbox};
 use nostray_sys::Pidfd;
+use nostray_sys::identity::Identity;
 use nostray_sys::local;
 use nostray_sys::stream::Sink;
 
@@ -22,8 +23,8 @@ pub(super) struct Attachment {
     pub(super) inbound: Inbound,
     /// It has been told that the child waits for its slot.
     pub(super) knows_of_slot: bool,
-    /// The host of the session.
-    pub(super) host: Option<Pidfd>,
+    /// The host of the session, and a handle on it.
+    pub(super) host: Option<(Identity, Pidfd)>,
     /// What is to be written with the rest of what is being read.
     pub(super) out: Vec<u8>,
     /// It has closed its output; until then its calls in flight may be answered.
@@ -86,6 +87,11 @@ impl Attachment {
             self.out.clear();
             self.out.shrink_to(4 << 10);
         }
+    }
+
+    /// Whether the host of the session has ended or is on its way out.
+    pub(super) fn host_is_ending(&self) -> bool {
+        self.host.as_ref().is_some_and(|(host, _)| host.is_ending())
     }
 
     pub(super) fn front(&self) -> i32 {
@@ -152,7 +158,7 @@ impl Attachments {
 
     /// The file descriptors of all sessions. No other process may keep them open.
     pub(super) fn connections(&self) -> Vec<BorrowedFd<'_>> {
-        let hosts = self.all().filter_map(|attachment| attachment.host.as_ref().map(AsFd::as_fd));
+        let hosts = self.all().filter_map(|attachment| attachment.host.as_ref().map(|(_, handle)| handle.as_fd()));
         self.all().flat_map(|attachment| attachment.channel.file_descriptors()).chain(hosts).collect()
     }
 }

@@ -148,14 +148,22 @@ impl Steward {
     fn has_no_slot(&mut self, generation: Generation, Refusal(why): Refusal, code: u8) -> bool {
         (self.claim, self.waits_to_start) = (None, None);
         self.keeper.code = code;
-        self.last_words = Some(why.clone());
-        self.drive(Event::Hopeless(generation, Cause(why)));
+        let cause = Cause::not_started(why);
+        self.last_cause = Some(cause.clone());
+        self.drive(Event::Hopeless(generation, cause));
         false
     }
 
     fn tear_down(&mut self, why: Why) {
         if self.waits_to_start.is_some() {
             return; // it is not there, and will be said so as soon as its time has come
+        }
+        // Not if everything ends, which is another reason, nor if the child has ended by itself meanwhile.
+        if why == Why::Released && !self.is_leaving && self.keeper.has_live_child() {
+            let linger = u64::try_from(self.last_linger.as_millis()).unwrap_or(u64::MAX);
+            if let Some(record) = self.keeper.record() {
+                record.tell(Story::Unheld { linger });
+            }
         }
         // After a stop the child may still answer what it has been given.
         if why != Why::Stop {
@@ -176,7 +184,7 @@ impl Steward {
         // A child that is put to sleep or replaced has done nothing wrong; the fronts answer what needs no work.
         let is_rest = matches!(self.lifecycle.state(), State::Stopping { .. });
         let for_good = self.lifecycle.ends_for_good();
-        let (cause, stderr) = self.obituary(cause);
+        let stderr = self.lifecycle.last_words();
         for attachment in self.attachments.all_mut().filter(|attachment| attachment.inbound == Inbound::Routed) {
             let session_id = attachment.session_id;
             let orderly =
@@ -216,9 +224,9 @@ impl Steward {
         if self.is_daemon() {
             return self.tell_if_given_up(cause);
         }
-        let (cause, stderr) = self.obituary(cause);
+        let (stderr, outlook) = (self.lifecycle.last_words(), self.lifecycle.outlook(self.now()));
         for attachment in self.attachments.all_mut() {
-            attachment.tell(&ToFront::Refused { cause: cause.clone(), stderr: stderr.clone() });
+            attachment.tell(&ToFront::Refused { cause: cause.clone(), stderr: stderr.clone(), outlook });
         }
     }
 
@@ -236,7 +244,7 @@ impl Steward {
     /// No child will ever be started again: tells the sessions, and detaches them.
     fn it_is_over(&mut self) {
         self.tell_if_never_routed();
-        let (code, why) = (self.keeper.code, self.last_words.take());
+        let (code, why) = (self.keeper.code, self.last_cause.take());
         for attachment in self.attachments.all_mut() {
             attachment.tell(&ToFront::Over { code, why: why.clone() });
             attachment.gone = Some("the child has ended for good".to_owned());
@@ -273,11 +281,15 @@ impl Steward {
         match loss {
             ChildLoss::Died(generation, cause) => self.drive(Event::Died(generation, cause)),
             ChildLoss::TreeEmpty => {
+                // As long as there is a child from which it can be taken.
+                if self.is_up {
+                    self.give_back_unread();
+                }
                 let Some(end) = self.keeper.take_end(self.lifecycle.state()) else { return };
                 if end.was_stopped {
                     self.drive(Event::Stop);
                 }
-                self.last_words = Some(end.cause.0.clone());
+                self.last_cause = Some(end.cause.clone());
                 self.drive(if end.is_hopeless {
                     Event::Hopeless(end.generation, end.cause)
                 } else {

@@ -19,6 +19,8 @@ use crate::router::SessionId;
 
 /// How many sessions may share one child.
 const MAX_SESSIONS: usize = 512;
+/// Why a session is detached whose host has ended.
+const HOST_ENDED: &str = "its host has ended";
 /// How long the record may lag behind the sessions.
 const RECORD_DELAY: Duration = Duration::from_millis(50);
 
@@ -34,7 +36,7 @@ impl Steward {
                     self.watch_host(session_id, host);
                 }
                 Received::Message(FromBroker::Attach { .. }, None) => self.leases += 1,
-                Received::Message(FromBroker::Stop { again, why }, _) => self.leave(again, &why),
+                Received::Message(FromBroker::Stop { again, why }, _) => self.leave(again, &why, broker_gone(&why)),
                 // A session on its way would have come before.
                 Received::Message(FromBroker::Leave, _) => {
                     if self.told_idle == Some(self.leases) && self.attachments.is_empty() {
@@ -50,13 +52,20 @@ impl Steward {
     /// Without its broker no session can attach, and another broker may start the same child: so this steward ends.
     pub(super) fn broker_is_gone(&mut self) {
         self.control = None;
-        self.leave(true, "the broker has ended");
+        self.leave(true, "the broker has ended", broker_gone("the broker has ended"));
     }
 
-    /// Ends the child, whichever sessions hold it, and then everything.
-    pub(super) fn leave(&mut self, again: bool, why: &str) {
+    /// Ends the child, whichever sessions hold it, and then everything. `why` is what the end of each session says, `cause` what the end of
+    /// the child does.
+    fn leave(&mut self, again: bool, why: &str, cause: Cause) {
         if std::mem::replace(&mut self.is_leaving, true) {
             return;
+        }
+        // First of all, since it is why the sessions end.
+        if self.keeper.has_live_child()
+            && let Some(record) = self.keeper.record()
+        {
+            record.tell(Story::Stopping(cause));
         }
         for attachment in self.attachments.all_mut() {
             if !again {
@@ -86,7 +95,7 @@ impl Steward {
         let max_line = self.keeper.config().max_line;
         // Without another file it finds the connection closed, and asks again.
         let Ok(mut attachment) = Attachment::new(session_id, connection, lease, linger, max_line) else { return };
-        attachment.tell(&ToFront::Welcome);
+        attachment.tell(&ToFront::Welcome { id: self.keeper.id().to_string(), name: self.keeper.name() });
         let (front, session) = (attachment.front(), attachment.lease.session.clone());
         self.attachments.add(attachment);
         self.router.join(session_id);
@@ -108,7 +117,7 @@ impl Steward {
     fn watch_host(&mut self, session_id: SessionId, host: Option<Process>) {
         let Some(attachment) = self.attachments.of(session_id) else { return };
         let Some(host) = host.and_then(Process::identity) else { return };
-        attachment.host = host.open();
+        attachment.host = host.open().map(|handle| (host, handle));
         if attachment.host.is_none() && !host.is_alive() {
             self.host_is_gone(session_id);
         }
@@ -116,7 +125,7 @@ impl Steward {
 
     pub(super) fn host_is_gone(&mut self, session_id: SessionId) {
         let Some(attachment) = self.attachments.of(session_id) else { return };
-        attachment.gone.get_or_insert_with(|| "its host has ended".to_owned());
+        attachment.gone.get_or_insert_with(|| HOST_ENDED.to_owned());
         if let Some(front) = attachment.lease.front.identity().and_then(Identity::open) {
             front.send(Signal::CONT).ok();
         }
@@ -145,7 +154,9 @@ impl Steward {
                 && attachment.channel.is_flushed()
                 && attachment.out.is_empty();
             if attachment.leaves_at.is_some_and(|at| at <= now || is_answered) {
-                attachment.gone = Some("its input ended".to_owned());
+                // A host that dies closes its end before its own end can be seen.
+                let why = if attachment.host_is_ending() { HOST_ENDED } else { "its input ended" };
+                attachment.gone = Some(why.to_owned());
             }
         }
         let gone = self.attachments.take_gone();
@@ -160,6 +171,7 @@ impl Steward {
                 record.tell(Story::Detached { front, leases, why });
             }
             self.leases_have_changed();
+            self.last_linger = attachment.linger;
             let linger = Some(attachment.linger).filter(|_| !self.is_leaving && self.keeper.child.is_some());
             let is_asked = self.router.is_asked() || self.is_daemon();
             let effects = self.lifecycle.release(linger, is_asked, self.now());
@@ -190,12 +202,14 @@ impl Steward {
             } else if PenOpener::is_the_end(arrived) {
                 let cause = Cause::of_signal(arrived);
                 let why = format!("its steward was stopped: {cause}");
-                if let Some(record) = self.keeper.record() {
-                    record.tell(Story::Stopping(cause));
-                }
-                self.leave(true, &why);
+                self.leave(true, &why, cause);
             }
         }
         self.look_after_pen();
     }
+}
+
+/// Why a child ends whose broker has ended or was stopped.
+fn broker_gone(why: &str) -> Cause {
+    Cause { reason: "broker-gone".to_owned(), detail: why.to_owned(), sender: None }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use nostray_rpc::{Found, Lines};
+use nostray_supervise::Cause;
 use nostray_supervise::wire::{ToFront, ToSteward, parse_control};
 
 use super::Steward;
@@ -300,7 +301,8 @@ fn send_elsewhere<'a>(
     why: String,
     lines: impl Iterator<Item = &'a [u8]>,
 ) {
-    attachment.tell(&ToFront::Down { cause: why.clone(), stderr: Vec::new(), orderly: true, for_good: false });
+    let cause = Cause::because("cannot serve this session", why.as_str());
+    attachment.tell(&ToFront::Down { cause, stderr: Vec::new(), orderly: true, for_good: false });
     attachment.inbound = Inbound::Redirected { variant, why };
     lines.filter(|line| !line.is_empty()).for_each(|line| attachment.give_back(line));
 }

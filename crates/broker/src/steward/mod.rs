@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use nostray_pen::{Error, PenId, PenOpener, Ready, Spec};
 use nostray_registry::{Predecessors, RecordDetails, Shared, Story};
 use nostray_slot::Claim;
+use nostray_supervise::error_text::ServerLabel;
 use nostray_supervise::lifecycle::{Activity, Effect};
 use nostray_supervise::wire::{ChildSettings, SlotSettings, StewardSetup, ToBroker, send};
 use nostray_supervise::{Cause, ChildConfig, ChildKeeper, Generation, Lifecycle, MachineEvent, Moment, State};
@@ -56,18 +57,27 @@ pub fn run() -> Result<u8, Error> {
     let routing = Routing { protocol, reverse, route_by, window: MAX_IN_FLIGHT };
     let mut keeper = ChildKeeper::new(config, opener, id);
     keeper.keep().map_err(system("become a subreaper"))?;
+    let shared = Shared { key, any_dir, because, leases: Vec::new() };
+    if let Some(record) = keeper.record() {
+        record.share(shared.clone());
+    }
+    let mut router = Router::new(routing, wire_ids());
+    router.call_server(ServerLabel {
+        name: keeper.name(),
+        details: Some(format!("nostray log {} --output", keeper.id())),
+    });
     let mut steward = Steward {
         lifecycle: Lifecycle::new(policy, nostray_sys::process::random()),
-        router: Router::new(routing, wire_ids()),
+        router,
         attachments: Attachments::default(),
         keeper,
         control: Some(control),
         events: Events::new().map_err(system("watch for events"))?,
         to_child: Vec::new(),
         room: Vec::new(),
-        last_words: None,
+        last_cause: None,
         looks: 0,
-        shared: Shared { key, any_dir, because, leases: Vec::new() },
+        shared,
         shared_at: None,
         slot,
         claim: None,
@@ -75,6 +85,7 @@ pub fn run() -> Result<u8, Error> {
         predecessors: None,
         waits_to_start: None,
         leases: 0,
+        last_linger: Duration::ZERO,
         told_idle: None,
         is_up: false,
         is_leaving: false,
@@ -112,7 +123,7 @@ struct Steward {
     /// What the sessions are read into.
     room: Vec<u8>,
     /// How the last child ended.
-    last_words: Option<String>,
+    last_cause: Option<Cause>,
     /// How often predecessors were looked at.
     looks: u32,
     /// What is on record of the sessions, and when it is brought up to date.
@@ -129,6 +140,8 @@ struct Steward {
     waits_to_start: Option<Generation>,
     /// How many leases have come.
     leases: u64,
+    /// How long the child is kept after the session that was detached last.
+    last_linger: Duration,
     /// The broker knows that nothing is left to do, as of so many leases.
     told_idle: Option<u64>,
     /// There is a child that can be talked to.
@@ -167,14 +180,13 @@ impl Steward {
         self.began.elapsed()
     }
 
-    /// Puts on record whose child this is, and tells the broker how it is called there.
+    /// Says why this child is not the one that other sessions share, and tells the broker how it is called on record.
     fn introduce(&mut self) {
-        let shared = self.shared.clone();
-        if let Some(record) = self.keeper.record() {
-            record.share(shared.clone());
-            if let Some(why) = shared.because {
-                record.tell(Story::Apart { why });
-            }
+        let because = self.shared.because.clone();
+        if let Some(why) = because
+            && let Some(record) = self.keeper.record()
+        {
+            record.tell(Story::Apart { why });
         }
         self.tell_broker(&ToBroker::Named(self.keeper.id().to_string()));
     }
@@ -271,10 +283,5 @@ impl Steward {
             true if self.keeper.is_ready() => self.lifecycle.child_runs(now),
             _ => Vec::new(),
         }
-    }
-
-    /// Why a child is not there, with what it last wrote to its standard error.
-    fn obituary(&mut self, cause: &Cause) -> (String, Vec<String>) {
-        (cause.0.clone(), self.lifecycle.last_words())
     }
 }

@@ -71,7 +71,7 @@ impl Steward {
             if let Some(writer) = attachment.channel.pending_writer() {
                 events.want(name + 1, writer.as_fd(), Until::Writable, attachment.session_id.0);
             }
-            if let Some(host) = &attachment.host {
+            if let Some((_, host)) = &attachment.host {
                 events.want(name + 2, host.as_fd(), Until::Readable, attachment.session_id.0);
             }
         }
@@ -99,7 +99,7 @@ impl Steward {
                         self.tidy_after_saying(holds_spare_memory);
                     }
                     // Another session may have got this index since.
-                    _ if attachment.host.as_ref().is_some_and(|host| host.has_ended().unwrap_or(false)) => {
+                    _ if attachment.host.as_ref().is_some_and(|(_, host)| host.has_ended().unwrap_or(false)) => {
                         let session_id = attachment.session_id;
                         self.host_is_gone(session_id);
                     }

@@ -35,6 +35,9 @@ pub(super) fn ended() -> Vec<Ended> {
         match story {
             Story::Stopping(cause) => pen.why = Some(cause.detail),
             Story::Exited { how, .. } => pen.how = Some(how),
+            Story::NotExecuted { why } => {
+                (pen.how, pen.why) = (Some("could not be executed".to_owned()), Some(why));
+            }
             Story::Empty | Story::Swept { left: 0, .. } => {
                 pen.ended = time;
                 *over = true;

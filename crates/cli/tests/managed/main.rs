@@ -1,6 +1,7 @@
 //! `nostray run` with a managed child: a child that is respawned, hibernates, starts lazily and survives the death of
 //! its guards.
 
+mod agent_errors;
 mod containment;
 mod exit;
 mod garbage;

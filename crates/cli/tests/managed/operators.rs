@@ -260,8 +260,8 @@ fn the_journal_tells_what_happened_to_each_child() {
     let story = text(&stage.nostray(&["log", &id]));
     for part in [
         &format!("{id}.1  ready: child"),
-        &format!("{id}.1  the child exited with 3"),
-        &format!("{id}  the child exited with 3; number 2 starts in"),
+        &format!("{id}.1  the child exited with code 3"),
+        &format!("{id}  the child exited with code 3; number 2 starts in"),
         &format!("{id}.2  stopping: put to sleep"),
         &format!("{id}  asleep until the next call"),
         &format!("{id}.3  ready: child"),

@@ -37,7 +37,7 @@ fn calls_in_flight_are_answered_once_and_at_once_with_how_the_child_died_and_its
             let error = &answer["error"];
             assert_eq!(error["code"], -32000, "{answer}");
             let message = error["message"].as_str().expect("text");
-            assert!(message.contains(how) && message.contains("not made again by itself"), "{message}");
+            assert!(message.contains(how) && message.contains("the call was not retried"), "{message}");
             let stderr = error["data"]["nostray"]["stderr"].as_array().expect("lines");
             assert_eq!(*stderr, ["its first words", "its last words"], "{answer}");
         }

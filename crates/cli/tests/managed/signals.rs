@@ -9,6 +9,7 @@ use badchild::{Folder, Found, Host, Scene, User, badchild, comes_true, wait_unti
 use nostray_sys::Signal;
 use serde_json::json;
 use testkit::nostray;
+use testkit::puppet::wait_until_quiet;
 use testkit::stage::{Caller, Stage};
 
 fn named(stage: &Stage, name: &str) -> Found {
@@ -104,7 +105,7 @@ fn a_second_signal_ends_the_graces_whichever_keepers_are_left() {
         assert!(!comes_true(Duration::from_millis(300), &mut || stage.trees().is_empty()), "{killed}: no grace");
         front(&caller).send(Signal::TERM);
         wait_until("the front has got the signal", || {
-            String::from_utf8_lossy(&stage.nostray(&["ps", "--json"]).stdout).contains("it was stopped")
+            String::from_utf8_lossy(&stage.nostray(&["ps", "--json"]).stdout).contains("the child was stopped")
         });
         if killed == 0 {
             // The guard counts the signals, and gets each one after the front.
@@ -213,6 +214,10 @@ fn a_stopped_front_whose_child_is_asleep_acts_on_its_hosts_end() {
             std::fs::read_to_string(&record).is_ok_and(|text| text.contains(" end")) && scene.processes().len() == 2
         });
         let front = Found::by_pid(badchild::pid(number)).expect("is there");
+        // The processes of the pen have ended, and the front has reaped them.
+        let children = format!("/proc/{number}/task/{number}/children");
+        wait_until("it has no child left", || std::fs::read_to_string(&children).is_ok_and(|list| list.is_empty()));
+        wait_until_quiet(&front);
         front.send(Signal::STOP);
         wait_until("the front is stopped", || is_stopped(&front));
         host.kill();

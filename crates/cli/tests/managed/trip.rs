@@ -30,7 +30,7 @@ fn a_server_that_exits_at_once_is_started_a_few_times_and_then_every_call_is_tol
             let error = &answer["error"];
             assert_eq!(error["code"], -32000);
             let message = error["message"].as_str().expect("text");
-            assert!(message.contains("exited with 3") && message.contains("was not made"), "{message}");
+            assert!(message.contains("exited with code 3") && message.contains("was not made"), "{message}");
             assert_eq!(error["data"]["nostray"]["stderr"], json!(["cannot open the database"]));
         }
         // On a busy machine any one call may wait for the CPU.
@@ -38,7 +38,7 @@ fn a_server_that_exits_at_once_is_started_a_few_times_and_then_every_call_is_tol
         assert_eq!(stage.lives().len(), 4, "a call started the server");
         wait_until("the front has reported it", || caller.errors().contains("cannot open the database"));
         let journal = stage.journal();
-        assert!(journal.contains("exited with 3"), "{journal}");
+        assert!(journal.contains("exited with code 3"), "{journal}");
         caller.close();
         caller.code();
         stage.scene.expect_empty();
@@ -58,7 +58,7 @@ fn calls_that_wait_for_a_server_that_is_given_up_are_told() {
     let waiting: Vec<_> = (0..10).map(|n| caller.ask("echo", json!({ "n": n }))).collect();
     for id in waiting {
         let message = caller.answer(id)["error"]["message"].as_str().expect("text").to_owned();
-        assert!(message.contains("exited with 4") && message.contains("was not made"), "{message}");
+        assert!(message.contains("exited with code 4") && message.contains("was not made"), "{message}");
     }
     assert_eq!(stage.lives().len(), 3);
     assert_eq!(caller.unasked(), Vec::<Value>::new());

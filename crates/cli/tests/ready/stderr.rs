@@ -67,7 +67,7 @@ fn output_that_a_child_wrote_before_it_ended_arrives_before_the_front_ends() {
         let stage = Stage::new();
         let script = format!("{}sys.stderr.buffer.write(noise); sys.stderr.flush(); os._exit(4)", noise(SIZE));
         let mut process = start(&stage.scene, way, &script);
-        wait_until("the guard has seen the child's end", || stage.journal().contains("the child exited with 4"));
+        wait_until("the guard has seen the child's end", || stage.journal().contains("the child exited with code 4"));
         assert!(process.try_wait().expect("wait").is_none(), "the front must not end before the host has read");
         let mut got = Vec::new();
         process.stderr.take().expect("piped").read_to_end(&mut got).expect("read");

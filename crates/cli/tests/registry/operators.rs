@@ -182,9 +182,9 @@ fn the_journal_tells_why_each_pen_ended() {
         "ready: child",
         "stopping: stdin was closed",
         "2 did not end when asked",
-        "was killed by SIGKILL",
+        "was killed by signal 9 (SIGKILL)",
         "nothing is left of it",
-        "refused: cannot run 'no-such-command'",
+        "could not be executed: cannot run 'no-such-command'",
     ];
     for part in parts {
         assert!(story.contains(part), "'{part}' is not in:\n{story}");

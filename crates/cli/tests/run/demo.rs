@@ -129,6 +129,43 @@ fn the_demos_processes_end_even_if_the_demo_is_killed() {
     });
 }
 
+/// Its pen is no child of the user's, so neither records nor journal tell of it, however the demo ends. What a killed demo leaves is
+/// removed by the next one.
+#[test]
+fn it_keeps_its_records_to_itself_and_removes_them() {
+    let _few = FEW.lock().unwrap_or_else(PoisonError::into_inner);
+    let scene = Scene::apart(User::Current);
+    let folder = Folder::new("demos");
+    let left = || -> Vec<_> {
+        let entries = std::fs::read_dir(folder.path()).expect("read").flatten();
+        entries.map(|entry| entry.file_name().into_string().expect("a name")).collect()
+    };
+    for signal in [None, Some(Signal::INT), Some(Signal::KILL), Some(Signal::HUP)] {
+        let mut command = demo(&scene, if signal.is_some() { &[] } else { &["--fast"] });
+        let mut process = command.env("TMPDIR", folder.path()).spawn().expect("start the demo");
+        let mut says = BufReader::new(process.stdout.take().expect("piped"));
+        if let Some(signal) = signal {
+            let mut line = String::new();
+            while !(line.contains("guard") && line.contains("running")) {
+                line.clear();
+                assert_ne!(says.read_line(&mut line).expect("read"), 0, "{}", complaints_of(&mut process));
+            }
+            let own = left();
+            assert!(own.len() == 1 && own[0].starts_with("nostray-demo-"), "{own:?}");
+            assert!(folder.path().join(&own[0]).join("nostray/journal").exists(), "its pen is on record there");
+            send(&process, signal);
+        } else {
+            says.read_to_string(&mut String::new()).expect("read");
+        }
+        end_of(&mut process);
+        scene.expect_empty_within(A_FEW_SECONDS);
+        assert_eq!(left().len(), usize::from(signal == Some(Signal::KILL)), "{signal:?}: {:?}", left());
+        let told = scene.command(env!("CARGO_BIN_EXE_nostray").as_ref()).arg("log").output().expect("run");
+        assert_eq!(String::from_utf8_lossy(&told.stdout), "", "{signal:?}");
+        assert!(!scene.runtime().join("nostray").exists(), "{signal:?}");
+    }
+}
+
 #[test]
 fn the_demo_ends_when_its_reader_is_gone_and_no_process_is_left() {
     at_every_moment(|scene, mut process, says| {

@@ -160,7 +160,7 @@ fn the_log_file_tells_the_story_and_stderr_stays_silent() {
         assert_eq!(text(&output.stderr), "");
     }
     let story = std::fs::read_to_string(&log).expect("read");
-    for part in ["keeps child", "stdin was closed", "exited with 0", "SIGTERM to the whole tree"] {
+    for part in ["keeps child", "stdin was closed", "exited with code 0", "SIGTERM to the whole tree"] {
         assert_eq!(story.matches(part).count(), 2, "'{part}' twice in:\n{story}");
     }
     scene.expect_empty();

@@ -215,7 +215,7 @@ fn after_a_crash_every_session_is_opened_again_before_anything_else() {
     wait_until("the call is in flight", || many.stage.lives()[0].methods().contains(&"hang".to_owned()));
     let error = callers[0].error("die", json!({ "sessionId": "a", "code": 3 }));
     assert_eq!(error["code"], -32000);
-    assert!(error["message"].as_str().is_some_and(|text| text.contains("exited with 3")), "{error}");
+    assert!(error["message"].as_str().is_some_and(|text| text.contains("exited with code 3")), "{error}");
     assert_eq!(callers[1].answer(hanging)["error"]["code"], -32000);
     for caller in &mut callers {
         assert_ne!(caller.pid(), before);

@@ -341,7 +341,9 @@ fn the_exit_code_of_a_daemon_in_the_background_counts_and_its_end_starts_the_nex
         });
         play.exit(4);
     }
-    wait_until("the daemon has ended twice", || play.stage.journal().matches("the child exited with 4").count() >= 2);
+    wait_until("the daemon has ended twice", || {
+        play.stage.journal().matches("the child exited with code 4").count() >= 2
+    });
     release(holder);
     play.stage.scene.expect_empty();
 }

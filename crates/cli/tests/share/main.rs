@@ -1,5 +1,6 @@
 //! `nostray share` and `nostray hold`: one child for many sessions, its broker and its stewards.
 
+mod agent_errors;
 mod bridge;
 mod broker_killed;
 mod fairness;
@@ -16,3 +17,4 @@ mod recovery;
 mod respawn;
 mod start;
 mod storm;
+mod story;

@@ -283,8 +283,8 @@ fn a_restart_starts_a_child_that_was_given_up() {
     let mut callers: Vec<Caller> = (0..2).map(|_| many.share(&options, &[])).collect();
     wait_until("the child is given up", || many.stage.states() == ["tripped"]);
     let error = callers[0].error("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
-    assert!(error["message"].as_str().is_some_and(|text| text.contains("exited with 3")), "{error}");
-    assert!(many.pen()["reason"].as_str().is_some_and(|text| text.contains("exited with 3")));
+    assert!(error["message"].as_str().is_some_and(|text| text.contains("exited with code 3")), "{error}");
+    assert!(many.pen()["reason"].as_str().is_some_and(|text| text.contains("exited with code 3")));
     many.stage.facts(&json!({}));
     let said = many.says(&["restart", "k"]);
     assert!(said.contains("runs"), "{said}");

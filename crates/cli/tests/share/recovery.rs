@@ -166,7 +166,7 @@ fn an_idle_session_ends_with_the_bridge_and_with_its_exit_code() {
     caller.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "die", "params": { "code": 3 } }));
     for caller in [&mut caller, &mut idle] {
         assert_eq!(caller.code(), 3);
-        assert!(caller.errors().contains("exited with 3"), "{}", caller.errors());
+        assert!(caller.errors().contains("exited with code 3"), "{}", caller.errors());
         assert!(!caller.errors().contains("panicked"), "{}", caller.errors());
     }
     memory.many.expect_no_process();

@@ -7,6 +7,8 @@ mod serving;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use nostray_registry::{masked, short_name};
+use nostray_supervise::error_text::ServerLabel;
 use nostray_supervise::lifecycle::{Activity, Effect};
 use nostray_supervise::{Cause, Generation as Number, Lifecycle, MachineEvent as Event, Policy, State, Why};
 use serde_json::Value;
@@ -62,6 +64,8 @@ struct Driver {
     inbound: HashMap<tokio::task::Id, InboundRequest>,
     handlers: JoinSet<Result<Value, HandlerError>>,
     is_busy: bool,
+    /// What errors call the child.
+    label: ServerLabel,
     /// How the last child ended.
     last_exit: Option<String>,
     was_ready: bool,
@@ -70,7 +74,8 @@ struct Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         for (_, answer) in self.in_flight.drain() {
-            answer.send(Err(CallError::CutOff("the runtime that kept it has ended".to_owned()))).ok();
+            let cause = Cause::because("was lost", "the runtime that kept it has ended");
+            answer.send(Err(CallError::CutOff(self.label.during_call(&cause)))).ok();
         }
         if let Some(Live { pen, tree_guard, .. }) = self.live.take() {
             let core = self.controls.core.clone();
@@ -93,7 +98,9 @@ pub(super) async fn run(controls: DriverControls, mut inbox: mpsc::UnboundedRece
         start_timeout: keeping.start_timeout,
         ..Policy::default()
     };
+    let name = short_name(&masked(&controls.core.spec.child.command));
     let mut driver = Driver {
+        label: ServerLabel { name, details: None },
         was_ready: controls.before > 0,
         controls,
         lifecycle: Lifecycle::new(policy, nostray_sys::process::random()),
@@ -208,8 +215,8 @@ impl Driver {
                 Some(Due::Gone(exit)) => self.on_gone(&exit),
                 Some(Due::Dead(exit)) => {
                     live.drain_stderr(&mut self.lifecycle);
-                    let cause = exit.map_or("its output has ended".to_owned(), |exit| format!("the child {exit}"));
-                    self.drive(Event::Died(number, Cause(cause)));
+                    let cause = exit.map_or_else(|| Cause::new("closed its output"), |exit| cause_of(&exit));
+                    self.drive(Event::Died(number, cause));
                 }
                 None => {}
             }
@@ -271,9 +278,9 @@ impl Driver {
 
     /// No child will ever be started again: it was stopped, or ended for good.
     fn core_is_over(&mut self) {
-        let why = self.last_exit.take().unwrap_or_else(|| "it was stopped".to_owned());
+        let why = self.last_exit.take().unwrap_or_else(|| self.label.clause(&Why::Stop.cause()));
         self.controls.core.is_over_because(&why);
-        self.refuse(&Cause(self.controls.core.why_over().unwrap_or(why)));
+        self.refuse_because(&self.controls.core.why_over().unwrap_or(why));
     }
 
     /// Starts the child that is to be started, as soon as nothing is left of what another driver had.
@@ -294,7 +301,7 @@ impl Driver {
                 self.lifecycle.child_started(self.now());
                 self.go_on_with_handshake();
             }
-            Err(error) => self.has_ended(number, Cause(with_causes(&error)), true),
+            Err(error) => self.has_ended(number, Cause::not_started(with_causes(&error)), true),
         }
     }
 
@@ -383,14 +390,11 @@ impl Driver {
         // By `nostray stop`, by the end of its session, by a newcomer to its slot. A child that came back at once could not be stopped.
         let is_ours = was_asked_to_stop || matches!(self.lifecycle.state(), State::Stopping { .. });
         if matches!(exit.cause, ExitCause::Asked(_)) && !is_ours {
-            self.controls.core.is_over_because(&exit.cause.to_string());
+            let cause = Cause::because("was stopped", exit.cause.to_string());
+            self.controls.core.is_over_because(&self.label.clause(&cause));
             self.drive(Event::Stop);
         }
-        let cause = Cause(match &exit.cause {
-            ExitCause::NotExecuted(why) | ExitCause::GuardFailed(why) => why.clone(),
-            ExitCause::SlotTaken => exit.cause.to_string(),
-            _ => format!("the child {exit}"),
-        });
+        let cause = cause_of(exit);
         let was_started =
             !matches!(exit.cause, ExitCause::NotExecuted(_) | ExitCause::GuardFailed(_) | ExitCause::SlotTaken);
         self.has_ended(number, cause, !was_started);
@@ -398,7 +402,7 @@ impl Driver {
 
     /// What could not even be started the first time is not tried again; what ran before may be about to be replaced.
     fn has_ended(&mut self, number: Number, cause: Cause, was_not_started: bool) {
-        let why = self.with_tail(&cause);
+        let why = self.with_last_words(self.label.clause(&cause));
         if was_not_started {
             // They were written, but no child has read them.
             for (_, answer) in self.in_flight.drain() {
@@ -412,5 +416,15 @@ impl Driver {
             self.drive(Event::Emptied(number, cause));
         }
         self.last_exit = None;
+    }
+}
+
+/// What became of a child that has ended.
+fn cause_of(exit: &Exit) -> Cause {
+    match &exit.cause {
+        ExitCause::NotExecuted(why) | ExitCause::GuardFailed(why) => Cause::not_started(why),
+        ExitCause::SlotTaken => Cause::not_started(exit.cause.to_string()),
+        ExitCause::Itself => Cause::new(exit.how()),
+        other => Cause::because(exit.how(), other.to_string()),
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use badchild::random::Random;
 use badchild::{company, wait_until};
-use nostray::{Cause, Error, IfTaken, Pen, PenSpec, Registry, Stdio as Stream, blocking};
+use nostray::{Cause, ChangeKind, Error, IfTaken, Pen, PenSpec, Registry, Stdio as Stream, blocking};
 use nostray_sys::Signal;
 use nostray_sys::process::{Side, exit_now, fork};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -270,9 +270,13 @@ fn a_program_that_cannot_be_executed_is_an_error_and_nothing_is_started() {
             assert!(matches!(kind.try_spawn(&spec), Err(Error::Directory { .. })), "{kind:?}");
             assert_eq!(company().len(), 0, "nothing was started");
             // Only the kernel knows that there is nothing to interpret it.
+            let mut watch = Registry::new().watch();
             let exit = kind.spawn(&PenSpec::builder(&no_interpreter).build().expect("right")).wait();
             let Cause::NotExecuted(why) = &exit.cause else { panic!("{kind:?}: {exit}") };
             assert!(why.contains("not found") && exit.code == Some(127), "{kind:?}: {exit}");
+            let told: Vec<_> = std::iter::from_fn(|| watch.try_next()).map(|change| change.kind).collect();
+            let never_ready = [ChangeKind::Started, ChangeKind::NotExecuted, ChangeKind::Empty];
+            assert_eq!(told, never_ready, "{kind:?}");
         }
         expect_alone();
         assert_eq!(zombies(), [0; 0]);

@@ -13,7 +13,7 @@ use nostray_sys::signal::Arrived;
 use super::gauge::Gauge;
 use super::pen_events::{PenEvent, PenEventReceiver};
 use crate::line_channel::LineChannel;
-use crate::machine::{Generation, Why};
+use crate::machine::{Cause, Generation, Why};
 
 /// The current child.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub struct Child {
     pub(super) stderr: Option<OwnedFd>,
     /// How far its tear-down has come.
     pub(super) ending: Ending,
+    /// Its host or its sessions have let it go. The guard is told so before the input is closed.
+    pub(super) is_released: bool,
     pub(super) guard: Option<(Identity, Pidfd)>,
     spare: Option<Pidfd>,
     group: Option<PathBuf>,
@@ -36,6 +38,8 @@ pub struct Child {
     /// Torn down neither by us nor by a crash: another process asked it to stop, or it was idle for too long.
     pub(super) ended_by_others: bool,
     pub(super) front_ended: bool,
+    /// Whether it is ready as soon as it runs, since the user has not defined what ready means.
+    ready_when_executed: bool,
     /// What it says of itself, and whether its guard has seen it become ready.
     pub(super) says: Says,
     /// Front, spare and guard of its pen were killed: this process ends what is left of the tree.
@@ -52,10 +56,14 @@ pub struct Child {
 }
 
 /// The cause of an end that was not the child's fault.
-pub(super) const KEEPERS_KILLED: &str = "the child was ended, since nostray's own processes were killed";
+pub(super) fn keepers_killed() -> Cause {
+    Cause::because("was ended", "nostray's own processes around it were killed")
+}
 
 /// The cause of an end by `--ready-timeout`.
-const NOT_READY: &str = "it was not ready within its --ready-timeout";
+fn not_ready() -> Cause {
+    Cause::because("was ended", "it was not ready within its --ready-timeout")
+}
 
 /// Whether a child is ready, as the user has defined it, and what it says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -86,7 +94,7 @@ impl Child {
         (open_pen, streams): (OpenPen, Streams),
         pen_events: PenEventReceiver,
         max_line: usize,
-        is_ready: bool,
+        ready_when_executed: bool,
     ) -> Self {
         Self {
             generation,
@@ -95,6 +103,7 @@ impl Child {
             channel: LineChannel::with_child(streams.stdio, max_line),
             stderr: Some(streams.stderr),
             ending: Ending::No,
+            is_released: false,
             guard: None,
             spare: None,
             group: None,
@@ -103,7 +112,8 @@ impl Child {
             not_executed: None,
             ended_by_others: false,
             front_ended: false,
-            says: Says { is_ready, ..Says::default() },
+            says: Says::default(),
+            ready_when_executed,
             remains: None,
             refused: Vec::new(),
             asked: 0,
@@ -114,7 +124,7 @@ impl Child {
     }
 
     /// Takes in what the processes of its pen report. Returns the cause, if they report that the child is lost.
-    pub(super) fn hear(&mut self) -> Option<String> {
+    pub(super) fn hear(&mut self) -> Option<Cause> {
         let mut lost = None;
         while let Some(event) = self.pen_events.next() {
             match event {
@@ -125,6 +135,7 @@ impl Child {
                     self.spare = open(spare).and_then(Identity::open);
                     self.gauge = Some(Gauge::of(self.group.as_deref()));
                 }
+                PenEvent::Executed => self.says.is_ready |= self.ready_when_executed,
                 PenEvent::Ready => self.says.is_ready = true,
                 PenEvent::SaysStopping => self.says.is_stopping = true,
                 PenEvent::Status(text) => self.says.status = Some(text).filter(|text| !text.is_empty()),
@@ -132,10 +143,10 @@ impl Child {
                     self.ended_by_others |=
                         matches!(why.as_str(), "idle" | "signal" | "stop-request" | "hand-over" | "terminal-closed");
                     if matches!(why.as_str(), "front-killed" | "spare-killed" | "guard-killed") {
-                        lost = Some(KEEPERS_KILLED.to_owned());
+                        lost = Some(keepers_killed());
                     }
                     if why == "ready-timeout" {
-                        lost = Some(NOT_READY.to_owned());
+                        lost = Some(not_ready());
                     }
                     if lost.is_some() || matches!(self.ending, Ending::Order(_) | Ending::Ordered) {
                         self.ending = Ending::EndOfInput(Instant::now());
@@ -143,7 +154,7 @@ impl Child {
                 }
                 PenEvent::Ended(how) => {
                     // The reason for a tear-down says more than the exit status.
-                    lost.get_or_insert_with(|| format!("the child {how}"));
+                    lost.get_or_insert_with(|| Cause::new(&how));
                     self.ended = Some(how);
                 }
                 PenEvent::NotExecuted(why) => self.not_executed = Some(why),
@@ -156,7 +167,7 @@ impl Child {
     /// Whether its exit code may mean that its program could not be executed. The reason comes with the end of the tree, so callers are
     /// answered then, too.
     pub(super) fn may_not_have_been_executed(&self) -> bool {
-        matches!(self.ended.as_deref(), Some("exited with 126" | "exited with 127"))
+        matches!(self.ended.as_deref(), Some("exited with code 126" | "exited with code 127"))
     }
 
     /// Asks its guard to end it, or its spare, or its front: the innermost that lives.
@@ -229,8 +240,14 @@ impl Child {
             || self.spare.as_ref().is_some_and(lives)
     }
 
-    /// Goes on with its tear-down, as far as that is possible now.
-    pub(super) fn end_on(&mut self) {
+    /// Gives its guard an order, so that the journal has the reason. False if there is no guard to take it.
+    pub(super) fn order(&self, order: Order) -> bool {
+        self.guard.as_ref().is_some_and(|(_, guard)| lives(guard) && give_order(guard, order).is_ok())
+    }
+
+    /// Goes on with its tear-down, as far as that is possible now. `why_released` says why it was let go, if the end of its input is not
+    /// the whole reason.
+    pub(super) fn end_on(&mut self, why_released: impl FnOnce() -> Option<Order>) {
         match self.ending {
             Ending::Order(order) => {
                 // The guard reports itself a moment after the start.
@@ -242,6 +259,12 @@ impl Child {
                 }
             }
             Ending::EndOfInput(at) if self.channel.is_flushed() || at <= Instant::now() => {
+                // The guard reads its signals before it takes the end of the input for a reason, so the order need not be confirmed.
+                if self.is_released
+                    && let Some(order) = why_released()
+                {
+                    self.order(order);
+                }
                 self.channel.close_writer();
                 self.ending = Ending::SentLines;
             }

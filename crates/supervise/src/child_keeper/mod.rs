@@ -21,7 +21,7 @@ use nostray_sys::stream;
 
 use crate::machine::{Cause, Generation, State, Why};
 pub use child::Child;
-use child::{Ending, KEEPERS_KILLED, Says, order_for};
+use child::{Ending, Says, keepers_killed, order_for};
 use pen_events::PenEventSender;
 
 /// How long a child whose output has ended may take to end itself.
@@ -170,8 +170,8 @@ impl ChildKeeper {
 
     /// Goes on with the tear-down of the child, if it is torn down.
     pub fn end_on(&mut self) -> Option<ChildLoss> {
+        self.end_child_on();
         let child = self.child.as_mut()?;
-        child.end_on();
         if child.remains.as_ref().and_then(Remains::deadline).is_some_and(|at| at <= Instant::now()) {
             child.end_remains(&mut self.opener);
             return self.look_after();
@@ -183,7 +183,7 @@ impl ChildKeeper {
     pub fn hear(&mut self) -> Option<ChildLoss> {
         let child = self.child.as_mut()?;
         let (lost, generation) = (child.hear(), child.generation);
-        lost.filter(|_| !child.may_not_have_been_executed()).map(|cause| ChildLoss::Died(generation, Cause(cause)))
+        lost.filter(|_| !child.may_not_have_been_executed()).map(|cause| ChildLoss::Died(generation, cause))
     }
 
     /// Reaps the processes of the pen, and notices when none is left.
@@ -212,7 +212,7 @@ impl ChildKeeper {
                     // Front, spare and guard were killed: the kernel has handed what is left of the tree to this subreaper.
                     let generation = child.generation;
                     let is_ours = child.take_over(&self.opener, self.config.spec.graces.term());
-                    return is_ours.then(|| ChildLoss::Died(generation, Cause(KEEPERS_KILLED.to_owned())));
+                    return is_ours.then(|| ChildLoss::Died(generation, keepers_killed()));
                 }
                 ReapOutcome::Empty => {
                     child.hear();
@@ -227,13 +227,16 @@ impl ChildKeeper {
         let child = self.child.take()?;
         self.next_look = None;
         let cause = match (&child.not_executed, &child.ended) {
-            (Some(why), _) => why.clone(),
-            (None, Some(how)) => format!("the child {how}"),
-            (None, None) if child.guard.is_none() => "it could not be started".to_owned(),
-            (None, None) => KEEPERS_KILLED.to_owned(),
+            (Some(why), _) => Cause::not_started(why),
+            (None, Some(how)) => Cause::new(how),
+            (None, None) if child.guard.is_none() => Cause::new("could not be started"),
+            (None, None) => keepers_killed(),
         };
         let cause = match child.refused.first() {
-            Some(left) => format!("process {} of the last one may not be signalled, and is still there", left.pid),
+            Some(left) => Cause::because(
+                "cannot be started again",
+                format!("process {} of the last one may not be signalled, and is still there", left.pid),
+            ),
             None => cause,
         };
         // A command that cannot be executed the first time is wrong, and the user is there to be told. And as long as a process of the
@@ -258,7 +261,7 @@ impl ChildKeeper {
         }
         Some(ChildEnd {
             generation: child.generation,
-            cause: Cause(cause),
+            cause,
             is_hopeless,
             was_stopped: ended_by_others || child.was_interrupted(self.config.spec.graces),
             was_to_be_suspended: child.was_to_be_suspended(),
@@ -275,8 +278,8 @@ impl ChildKeeper {
             |(sender, pen_events)| {
                 let open_pen =
                     self.opener.start(&spec, id, Box::new(sender), not_for_it).map_err(|error| error.to_string())?;
-                let is_ready = spec.ready == Ready::Started;
-                Ok(Child::new(generation, open_pen, pen_events, self.config.max_line, is_ready))
+                let ready_when_executed = spec.ready == Ready::Started;
+                Ok(Child::new(generation, open_pen, pen_events, self.config.max_line, ready_when_executed))
             },
         );
         match started {
@@ -288,7 +291,7 @@ impl ChildKeeper {
             Err(why) => {
                 write_to_stderr_at_once(&format!("nostray: {why}\n"));
                 self.code = nostray_pen::OWN_FAILURE;
-                Err(Cause(why))
+                Err(Cause::not_started(why))
             }
         }
     }
@@ -302,12 +305,31 @@ impl ChildKeeper {
             (None, Why::Stop) => child.ending,
             // A daemon has no input that could be closed.
             (None, _) if self.config.spec.daemon => {
-                child.ask(Ask::Stop);
+                if !child.order(Order::NotHeld) {
+                    child.ask(Ask::Stop);
+                }
                 Ending::SentLines
             }
-            (None, _) => Ending::EndOfInput(Instant::now() + patience),
+            (None, _) => {
+                child.is_released = true;
+                Ending::EndOfInput(Instant::now() + patience)
+            }
         };
-        child.end_on();
+        self.end_child_on();
+    }
+
+    fn end_child_on(&mut self) {
+        let Self { child, series, opener, .. } = self;
+        let is_shared = || series.as_ref().is_some_and(SeriesKeeper::is_shared);
+        if let Some(child) = child {
+            child.end_on(|| if is_shared() { Some(Order::NotHeld) } else { opener.ending() });
+        }
+    }
+
+    /// Whether there is a child that is not known to have ended.
+    #[must_use]
+    pub fn has_live_child(&self) -> bool {
+        self.child.as_ref().is_some_and(|child| child.ended.is_none() && child.not_executed.is_none())
     }
 
     /// Whether the child meets the user's ready condition.
@@ -325,6 +347,7 @@ impl ChildKeeper {
     /// Closes the child's input now.
     pub fn end_of_input(&mut self) {
         if let Some(child) = &mut self.child {
+            child.is_released = true;
             child.ending = Ending::EndOfInput(Instant::now());
         }
     }
@@ -351,7 +374,7 @@ impl ChildKeeper {
         if ask == Ask::HandOver && child.ending == Ending::No {
             // A hand-over closes the input first: many servers understand nothing else.
             child.ending = Ending::Order(Order::HandOver);
-            child.end_on();
+            self.end_child_on();
         } else if ask != Ask::HandOver {
             child.ask(ask);
         }

@@ -17,6 +17,8 @@ pub(super) enum PenEvent {
         spare: Option<Process>,
         guard: Option<Process>,
     },
+    /// The child has become its program.
+    Executed,
     /// It is ready, as the user has defined it.
     Ready,
     /// The child says that it is stopping.
@@ -87,6 +89,7 @@ impl Witness for PenEventSender {
             Event::Started { spare, guard, .. } => {
                 self.tell(&PenEvent::Started { spare: spare.map(Process::from), guard: guard.map(Process::from) });
             }
+            Event::Executed => self.tell(&PenEvent::Executed),
             Event::Ready => self.tell(&PenEvent::Ready),
             Event::SaysStopping => self.tell(&PenEvent::SaysStopping),
             Event::Status(text) => self.tell(&PenEvent::Status(text.clone())),

@@ -1,12 +1,12 @@
 //! What is on record of a child: its state for `ps`, its story for the journal, and the output that was no message.
 
-use nostray_registry::{SAYS_STOPPING, SeriesKeeper, Story};
+use nostray_registry::{SAYS_STOPPING, SeriesKeeper, Story, masked, short_name};
 use nostray_slot::HeldSlot;
 use nostray_sys::descriptors::write_to_stderr_at_once;
 
 use super::ChildKeeper;
 use super::child::Says;
-use crate::machine::{Generation, Moment, State};
+use crate::machine::{Generation, Moment, State, Why};
 use nostray_pen::Rate;
 
 impl ChildKeeper {
@@ -22,6 +22,13 @@ impl ChildKeeper {
                 }
             }
         }
+    }
+
+    /// What people call this child.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let unrecorded = || short_name(&masked(&self.config.spec.command));
+        self.series.as_ref().map_or_else(unrecorded, SeriesKeeper::name)
     }
 
     /// Holds a slot from now on, for every child that is started. Fails without a record: if front, spare and guard were killed, the next
@@ -98,10 +105,10 @@ impl ChildKeeper {
             // It has answered, but that is not what the user takes for ready.
             State::Ready { .. } if !says.is_ready => Recorded::Starting,
             State::Ready { .. } => Recorded::Ready,
-            State::Stopping { why, .. } => Recorded::Stopping { reason: why.cause().0 },
-            State::Falling { cause, .. } => Recorded::Stopping { reason: cause.0.clone() },
-            State::BackingOff { cause } => Recorded::BackingOff { cause: cause.0.clone() },
-            State::Tripped { cause } => Recorded::Tripped { cause: cause.0.clone() },
+            State::Stopping { why, .. } => Recorded::Stopping { reason: why.cause().to_string() },
+            State::Falling { cause, .. } => Recorded::Stopping { reason: cause.to_string() },
+            State::BackingOff { cause } => Recorded::BackingOff { cause: cause.to_string() },
+            State::Tripped { cause } => Recorded::Tripped { cause: cause.to_string() },
         };
         let (is_ready, is_stopping) = (recorded == Recorded::Ready, matches!(recorded, Recorded::Stopping { .. }));
         series.enter(recorded, generation.0);
@@ -123,7 +130,7 @@ impl ChildKeeper {
             (State::BackingOff { cause }, _) => series.tell(Story::Respawning {
                 generation: generation.0 + 1,
                 pause: milliseconds(pause()),
-                cause: cause.0.clone(),
+                cause: cause.to_string(),
             }),
             (State::Tripped { cause }, _) => {
                 let what =
@@ -131,9 +138,14 @@ impl ChildKeeper {
                 write_to_stderr_at_once(&format!(
                     "nostray: {cause}; it failed too often ({limit}), and {what} for a while\n"
                 ));
-                series.tell(Story::Tripped { cause: cause.0.clone() });
+                series.tell(Story::Tripped { cause: cause.to_string() });
             }
-            (State::Asleep, Some(State::Stopping { .. })) if !self.config.spec.daemon => series.tell(Story::Asleep),
+            // A child that was let go does not come back with a call.
+            (State::Asleep, Some(State::Stopping { why, .. }))
+                if !self.config.spec.daemon && why != Why::Released =>
+            {
+                series.tell(Story::Asleep);
+            }
             _ => {}
         }
         true

@@ -21,6 +21,7 @@ use nostray_sys::stream::Sink;
 
 use crate::cache::Cache;
 use crate::child_keeper::{ChildConfig, ChildKeeper};
+use crate::error_text::ServerLabel;
 use crate::link::Share;
 use crate::machine::{Moment, State};
 use crate::outbox::Outbox;
@@ -72,7 +73,7 @@ pub fn run(options: Options) -> Result<u8, Error> {
         Some(_) => Settings { policy: Shared::policy(own_policy.on_demand), ..settings },
         None => settings,
     };
-    let session = Session::new(settings, cache, lazy, nostray_sys::process::random());
+    let mut session = Session::new(settings, cache, lazy, nostray_sys::process::random());
     let from_host = Some(Lines::new(config.max_line));
     let mut keeper = ChildKeeper::new(config, opener, id);
     let upstream = match share {
@@ -88,6 +89,11 @@ pub fn run(options: Options) -> Result<u8, Error> {
     if let Some(tenancy) = tenancy {
         keeper.hold(tenancy).map_err(Error::Refused)?;
     }
+    session.call_server(match &upstream {
+        Upstream::Own => label_of_own(&mut keeper),
+        // Its steward says more.
+        Upstream::Shared(shared) => ServerLabel { name: shared.name(&keeper), details: None },
+    });
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
     let host = HostEnds { stdin: stdin.as_fd(), stdout: stdout.as_fd(), stderr: stderr.as_fd() };
     Ok(Front {
@@ -109,6 +115,12 @@ pub fn run(options: Options) -> Result<u8, Error> {
         host_deaf: false,
     }
     .run())
+}
+
+/// What errors call a child of the front's own. Its stderr is the host's, so what is kept of it is in the journal.
+fn label_of_own(keeper: &mut ChildKeeper) -> ServerLabel {
+    let name = keeper.name();
+    ServerLabel { name, details: keeper.record().map(|record| format!("nostray log {}", record.id())) }
 }
 
 /// The host's streams. They are shared with it, so nothing about them is changed.

@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
-use nostray_registry::WAS_STOPPED;
 use nostray_sys::descriptors::write_to_stderr_at_once;
 
 use super::Front;
 use super::upstream::Upstream;
 use crate::backoff::Backoff;
+use crate::child_keeper::ChildKeeper;
+use crate::error_text::ServerLabel;
 use crate::link::{Link, Reached, Share};
 use crate::machine::{Cause, Generation, Policy, State, Why};
 use crate::wire::{ToFront, ToSteward, parse_control};
@@ -38,6 +39,11 @@ impl Shared {
             on_demand,
             ..Policy::default()
         }
+    }
+
+    /// What errors call the child as long as its steward has not said what it is called.
+    pub(super) fn name(&self, keeper: &ChildKeeper) -> String {
+        self.link.share.attach.key.clone().unwrap_or_else(|| keeper.name())
     }
 
     /// Something waits for the child.
@@ -127,7 +133,7 @@ impl Front<'_> {
         if is_required {
             write_to_stderr_at_once(&format!("nostray: this child cannot be shared: {why}\n"));
             self.keeper.code = nostray_pen::OWN_FAILURE;
-            self.session.child_hopeless(generation, Cause(format!("it cannot be shared: {why}")), now);
+            self.session.child_hopeless(generation, Cause::not_started(format!("it cannot be shared: {why}")), now);
             return self.perform();
         }
         write_to_stderr_at_once(&format!(
@@ -136,8 +142,11 @@ impl Front<'_> {
         ));
         self.session.adopt(child_policy);
         match self.keeper.keep_in_need() {
-            Ok(()) => self.start(generation),
-            Err(error) => self.session.child_emptied(generation, Cause(error.to_string()), now),
+            Ok(()) => {
+                self.session.call_server(super::label_of_own(&mut self.keeper));
+                self.start(generation);
+            }
+            Err(error) => self.session.child_emptied(generation, Cause::not_started(error.to_string()), now),
         }
         self.perform();
     }
@@ -149,11 +158,7 @@ impl Front<'_> {
         let ends_with_child = shared.ends_with_child();
         let link = &mut shared.link;
         let (was_parting, was_settling, lost) = (link.parting.is_some(), link.is_settling, link.lost.take());
-        let cause = if link.awaited_is_stopped() {
-            format!("the process that kept it {WAS_STOPPED} and has been ended")
-        } else {
-            "the broker that kept it is gone".to_owned()
-        };
+        let cause = link.why_lost();
         link.part();
         if was_parting {
             self.session.child_rested(generation, None, now);
@@ -161,7 +166,6 @@ impl Front<'_> {
         } else if ends_with_child {
             return self.end_with_child(cause, nostray_pen::OWN_FAILURE);
         } else {
-            let cause = Cause(format!("{cause}; another one is looked for"));
             self.session.keep_handshake();
             if was_settling {
                 // What has not come back by now will not.
@@ -176,15 +180,15 @@ impl Front<'_> {
     }
 
     /// Answers every call with an error, and ends the session.
-    fn end_with_child(&mut self, why: String, code: u8) {
+    fn end_with_child(&mut self, cause: Cause, code: u8) {
         let (generation, now) = (self.session.generation(), self.now());
         let rule = "since --respawn was not given, or --no-respawn was";
         write_to_stderr_at_once(&format!(
-            "nostray: the shared child is gone and is not started again, {rule}: {why}\n"
+            "nostray: the shared child is gone and is not started again, {rule}: {cause}\n"
         ));
         self.keeper.code = code;
         self.session.ends_with_child();
-        self.session.child_is_over(generation, Cause(why), now);
+        self.session.child_is_over(generation, cause, now);
         self.session.stop(now);
         self.perform();
     }
@@ -213,9 +217,11 @@ impl Front<'_> {
         let Some(message) = parse_control::<ToFront>(text) else { return true };
         match message {
             ToFront::KeptBy(steward) => link.handed_to(steward),
-            ToFront::Welcome => {
+            ToFront::Welcome { id, name } => {
                 link.is_welcome();
                 link.say(&ToSteward::Wake);
+                let details = Some(format!("nostray log {id} --output"));
+                self.session.call_server(ServerLabel { name, details });
             }
             ToFront::Up(_) if link.is_up => {}
             ToFront::Up(_) => {
@@ -229,7 +235,7 @@ impl Front<'_> {
                     self.session.ends_with_child();
                 }
                 (link.is_up, link.is_settling) = (false, true);
-                link.lost = (!orderly).then_some((Cause(cause), stderr));
+                link.lost = (!orderly).then_some((cause, stderr));
                 let unread = std::mem::take(&mut link.unread);
                 link.say(&ToSteward::Heard);
                 self.session.child_rested(generation, None, now);
@@ -256,19 +262,18 @@ impl Front<'_> {
                 }
                 return false;
             }
-            ToFront::Refused { cause, stderr } => {
+            ToFront::Refused { cause, stderr, outlook } => {
                 self.session.stderr(stderr.join("\n").as_bytes());
-                self.session.refuse(&Cause(cause), now);
+                self.session.refuse(&cause, outlook, now);
             }
             ToFront::Leaving => {
                 link.part();
-                let cause = "the broker that kept it was stopped".to_owned();
+                let cause = Cause::because("was stopped", "the broker that kept it was stopped");
                 // The next call brings the child back, and to a daemon there is none.
                 if ends_with_child || is_daemon {
                     self.end_with_child(cause, nostray_pen::OWN_FAILURE);
                     return false;
                 }
-                let cause = Cause(cause);
                 self.session.keep_handshake();
                 let is_needed = self.session.is_waited_for();
                 self.session.child_rested(generation, Some(&cause), now);
@@ -287,7 +292,7 @@ impl Front<'_> {
                 self.keeper.code = code;
                 if let Some(why) = why {
                     write_to_stderr_at_once(&format!("nostray: the shared child is not started again: {why}\n"));
-                    self.session.child_is_over(generation, Cause(why), now);
+                    self.session.child_is_over(generation, why, now);
                 } else if was_settling {
                     // What has not come back by now will not.
                     self.settle(lost);

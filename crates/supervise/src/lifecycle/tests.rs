@@ -30,7 +30,7 @@ fn due(life: &mut Lifecycle, now: Moment) -> Vec<Effect> {
 }
 
 fn died() -> Cause {
-    Cause("it died".to_owned())
+    Cause::new("died")
 }
 
 const BUSY: Activity = Activity { asked: true, busy: true };

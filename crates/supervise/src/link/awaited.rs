@@ -48,6 +48,10 @@ impl AwaitedProcess {
         self.standstill.who()
     }
 
+    pub(crate) fn is_steward(&self) -> bool {
+        self.role == Role::Steward
+    }
+
     /// When to look next, if something is awaited.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.look_at

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nostray_registry::Process;
+use nostray_registry::{Process, WAS_STOPPED};
 use nostray_sys::identity::Identity;
 use nostray_sys::local;
 use nostray_sys::stream::{Pipe, Sink};
@@ -186,9 +186,16 @@ impl Link {
         }
     }
 
-    /// Whether the process that had to answer was stopped when it was last looked at.
-    pub(crate) fn awaited_is_stopped(&self) -> bool {
-        self.awaited.as_ref().is_some_and(AwaitedProcess::is_suspected)
+    /// What became of the child, if the connection to the process that kept it has ended.
+    pub(crate) fn why_lost(&self) -> Cause {
+        let keeper = self.awaited.as_ref();
+        if keeper.is_some_and(AwaitedProcess::is_suspected) {
+            return Cause::because("was ended", format!("the process that kept it {WAS_STOPPED} and has been ended"));
+        }
+        // A steward that loses its broker closes the connection and lives on until its child has ended.
+        let steward_ended = keeper.is_some_and(|process| process.is_steward() && process.who().is_ending());
+        let keeper = if steward_ended { "process" } else { "broker" };
+        Cause::because("was lost", format!("the {keeper} that kept it has ended"))
     }
 
     /// When there is something to be done by itself.

@@ -21,7 +21,7 @@ fn policy() -> Policy {
 }
 
 fn cause(text: &str) -> Cause {
-    Cause(text.to_owned())
+    Cause::new(text)
 }
 
 /// Every state, with a word for it.

@@ -102,29 +102,56 @@ impl Why {
     /// What a caller is told.
     #[must_use]
     pub fn cause(self) -> Cause {
-        Cause(
-            match self {
-                Self::Stop => "it was stopped",
-                Self::Released => "it has no holder any more",
-                Self::Hibernate => "it was put to sleep",
-                Self::Memory => "its tree used more memory than --max-memory allows, and it is started anew",
-                Self::Age => "it has reached its --max-age, and is started anew",
-                Self::StartTimeout => "it took longer to start than --start-timeout allows",
-                Self::Restart => "a restart was asked for",
-                Self::BadStart => "it refused the handshake that the one before it had taken",
+        match self {
+            Self::Stop => Cause::new("was stopped"),
+            Self::Released => Cause::because("was ended", "no session holds it any more"),
+            Self::Hibernate => Cause::new("was put to sleep"),
+            Self::Memory => {
+                Cause::because("was restarted", "its process tree used more memory than --max-memory allows")
             }
-            .to_owned(),
-        )
+            Self::Age => Cause::because("was restarted", "it reached its --max-age"),
+            Self::StartTimeout => Cause::because("was ended", "it took longer to start than --start-timeout allows"),
+            Self::Restart => Cause::because("was restarted", "a user or a program asked for that"),
+            Self::BadStart => {
+                Cause::because("was ended", "it refused the handshake that its predecessor had accepted")
+            }
+        }
     }
 }
 
-/// Why a child is not there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cause(pub String);
+/// Why a child is not there: what became of it, as a clause whose subject is the child.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cause {
+    /// What became of it: `exited with code 1`.
+    pub what: String,
+    /// Why, as a clause of its own, if there is more to say: `it took longer to start than --start-timeout allows`.
+    pub why: Option<String>,
+}
+
+impl Cause {
+    /// What became of the child says all.
+    #[must_use]
+    pub fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), why: None }
+    }
+
+    /// What became of the child, and why.
+    #[must_use]
+    pub fn because(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { what: what.into(), why: Some(why.into()) }
+    }
+
+    /// The child could not be started, and why.
+    #[must_use]
+    pub fn not_started(why: impl Into<String>) -> Self {
+        Self::because("could not be started", why)
+    }
+}
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        write!(f, "the child {}", self.what)?;
+        self.why.as_ref().map_or(Ok(()), |why| write!(f, ": {why}"))
     }
 }
 

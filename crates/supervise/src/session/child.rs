@@ -7,6 +7,7 @@ use nostray_rpc::{
 
 use super::host::{id_at, text_at};
 use super::{Effect, INPUT_ROUND_TIMEOUT, INTERNAL, Protocol, Session, Verdict};
+use crate::error_text::too_long;
 use crate::lists::{ListKind, Page};
 use crate::machine::{Moment, State};
 use crate::memory::Note;
@@ -28,7 +29,7 @@ impl Session {
             Err(NotAMessage::Empty) => Verdict::Swallow,
             Err(why) => {
                 if let NotAMessage::NotUtf8 { id: Some(id), is_response: true } = &why {
-                    self.unusable(id, "the server's answer is not UTF-8, so it is not JSON; it was dropped");
+                    self.unusable(id, "it is not UTF-8, so it is not JSON");
                 }
                 Verdict::Log(why.to_string())
             }
@@ -56,11 +57,12 @@ impl Session {
     /// A line of the child that was too long to be kept.
     pub fn child_said_too_much(&mut self, length: u64, limit: usize, seen: &LineSummary, now: Moment) {
         if let Some(id) = &seen.id {
-            let message = format!("of {length} bytes is longer than --max-line {limit} allows; it was skipped");
+            let why = too_long(length, limit);
             if seen.is_response {
-                self.unusable(id, &format!("the server's answer {message}"));
+                self.unusable(id, &why);
             } else {
-                let line = error(id, super::INVALID, &format!("a request {message}"), None);
+                let message = format!("this request was not passed on to the client: {why}");
+                let line = error(id, super::INVALID, &message, None);
                 self.effects.push(Effect::ToChild(line));
             }
         }
@@ -68,9 +70,10 @@ impl Session {
     }
 
     /// The host waits for an answer that cannot be given to it.
-    fn unusable(&mut self, id: &Id, message: &str) {
+    fn unusable(&mut self, id: &Id, why: &str) {
         if self.flights.answered(id).is_some() {
-            self.effects.push(Effect::ToHost(error(id, INTERNAL, message, None)));
+            let message = self.label.answer_dropped(why);
+            self.effects.push(Effect::ToHost(error(id, INTERNAL, &message, None)));
         }
     }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{Effect, INTERNAL, INVALID, Protocol, Session, TOO_MANY, Verdict, disputed};
 use crate::cache::Asker;
+use crate::error_text::{Outlook, too_long};
 use crate::flights::Hold;
 use crate::lists::ListKind;
 use crate::machine::{Event, Moment, State, Why};
@@ -73,14 +74,15 @@ impl Session {
     /// A line of the host that was too long to be kept.
     pub fn host_said_too_much(&mut self, length: u64, limit: usize, seen: &LineSummary) {
         let Some(id) = &seen.id else { return };
-        let message = format!("of {length} bytes is longer than --max-line {limit} allows; it was skipped");
+        let why = too_long(length, limit);
         if !seen.is_response {
-            self.effects.push(Effect::ToHost(error(id, INVALID, &format!("a request {message}"), None)));
+            let message = self.label.request_dropped(&why);
+            self.effects.push(Effect::ToHost(error(id, INVALID, &message, None)));
         } else if let Some((asker, asked)) = self.reverse.answered(id)
             && asker.is_some()
             && asker == self.lifecycle.state().live()
         {
-            let line = error(&asked, INTERNAL, &format!("the client's answer {message}"), None);
+            let line = error(&asked, INTERNAL, &format!("the client's answer was not passed on: {why}"), None);
             self.effects.push(Effect::ToChild(line));
         }
     }
@@ -168,7 +170,10 @@ impl Session {
         self.queue.push(QueuedLine { line, asks, batch, deadline });
         if needed {
             match self.lifecycle.state() {
-                State::Ended => self.refuse_waiting(&Why::Stop.cause()),
+                State::Ended => {
+                    let cause = self.last_cause.clone().unwrap_or_else(|| Why::Stop.cause());
+                    self.refuse_waiting(&cause, Outlook::ForGood);
+                }
                 _ => {
                     self.drive(Event::Demanded, now);
                     self.effects.push(Effect::Demand);

@@ -12,9 +12,11 @@ mod tests;
 use std::time::Duration;
 
 use nostray_rpc::{Envelope, Id, Kind, Message, error, errors, read};
+use nostray_sys::secrets::masked_text;
 use serde_json::json;
 
 use crate::cache::{Asker, Cache};
+use crate::error_text::{Outlook, ServerLabel};
 use crate::flights::{Flights, Hold};
 use crate::lifecycle::{self, Activity, Lifecycle};
 use crate::lists::Seen;
@@ -119,6 +121,10 @@ pub struct Session {
     released: bool,
     /// Calls that are left get no answer: the session closes, and the host recovers.
     leaves_calls_open: bool,
+    /// What errors call the server.
+    label: ServerLabel,
+    /// Why the last calls failed. If no child ever comes back, that is why later ones do.
+    last_cause: Option<Cause>,
     effects: Vec<Effect>,
 }
 
@@ -147,8 +153,15 @@ impl Session {
             closing: None,
             released: false,
             leaves_calls_open: false,
+            label: ServerLabel::default(),
+            last_cause: None,
             effects: Vec::new(),
         }
+    }
+
+    /// What errors are to call the server from now on.
+    pub fn call_server(&mut self, label: ServerLabel) {
+        self.label = label;
     }
 
     /// The host holds the child from now on.
@@ -242,8 +255,10 @@ impl Session {
         while let Some(effects) = self.lifecycle.tick(now) {
             self.perform_all(effects, now);
         }
+        let limit = self.call_timeout.unwrap_or_default();
         while let Some(id) = self.flights.overdue(now) {
-            self.too_slow(&id);
+            let message = self.label.too_slow(limit);
+            self.effects.push(Effect::ToHost(error(&id, TOO_SLOW, &message, None)));
             if self.protocol == Protocol::Mcp {
                 let params = json!({ "requestId": id_value(&id), "reason": "--call-timeout of nostray run" });
                 let line = nostray_rpc::notification("notifications/cancelled", Some(params.to_string().as_bytes()));
@@ -251,8 +266,10 @@ impl Session {
             }
         }
         while let Some(waiting) = self.queue.overdue(now) {
+            let meanwhile = self.meanwhile(now);
+            let message = self.label.waited_too_long(limit, &meanwhile, &self.lifecycle.last_words());
             for (id, _) in &waiting.asks {
-                self.too_slow(id);
+                self.effects.push(Effect::ToHost(error(id, TOO_SLOW, &message, None)));
             }
         }
         self.input_rounds.retain(|until| *until > now);
@@ -262,11 +279,17 @@ impl Session {
         self.settle(now);
     }
 
-    fn too_slow(&mut self, id: &Id) {
-        let limit = humantime::format_duration(self.call_timeout.unwrap_or_default());
-        let message =
-            format!("no answer within {limit} (--call-timeout); the call was cancelled, the server goes on");
-        self.effects.push(Effect::ToHost(error(id, TOO_SLOW, &message, None)));
+    /// What the child is doing while a call waits for it.
+    fn meanwhile(&self, now: Moment) -> String {
+        match self.lifecycle.state() {
+            State::BackingOff { cause: Cause { what, why } } => {
+                let pause = humantime::format_duration(Duration::from_secs(self.pause(now).as_secs() + 1));
+                let why = why.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+                format!("it {what}{why}, and is started again within {pause}")
+            }
+            State::Stopping { .. } | State::Falling { .. } => "its last process is still ending".to_owned(),
+            _ => "it is still starting".to_owned(),
+        }
     }
 
     /// The host has ended its input. What waits for a child is given this long to reach one.
@@ -347,8 +370,8 @@ impl Session {
     /// for the next one waits in vain.
     pub fn child_is_over(&mut self, generation: Generation, cause: Cause, now: Moment) {
         self.child_hopeless(generation, cause.clone(), now);
-        self.perform(lifecycle::Effect::CutOff(cause.clone()));
-        self.refuse(&cause, now);
+        self.perform(lifecycle::Effect::CutOff(cause.clone()), now);
+        self.refuse(&cause, Outlook::ForGood, now);
     }
 
     /// The shared child is not there any more. With a cause, what was in flight is answered with it; otherwise what
@@ -427,14 +450,14 @@ impl Session {
         if cause.is_none() {
             self.answer_light(now);
         }
-        self.cut_off(cause.unwrap_or(&Cause("it was not there any more".to_owned())));
+        self.cut_off(cause.unwrap_or(&Cause::new("was put to sleep or replaced")));
         self.part_from(self.lifecycle.generation());
         self.settle(now);
     }
 
     /// What waits for a shared child waits in vain: answers it with an error.
-    pub fn refuse(&mut self, cause: &Cause, now: Moment) {
-        self.refuse_waiting(cause);
+    pub fn refuse(&mut self, cause: &Cause, outlook: Outlook, now: Moment) {
+        self.refuse_waiting(cause, outlook);
         self.settle(now);
     }
 
@@ -455,11 +478,11 @@ impl Session {
     }
 
     fn perform_all(&mut self, effects: Vec<lifecycle::Effect>, now: Moment) {
-        effects.into_iter().for_each(|effect| self.perform(effect));
+        effects.into_iter().for_each(|effect| self.perform(effect, now));
         self.settle(now);
     }
 
-    fn perform(&mut self, effect: lifecycle::Effect) {
+    fn perform(&mut self, effect: lifecycle::Effect, now: Moment) {
         if self.lifecycle.ends_for_good() {
             self.ends_with_child();
         }
@@ -474,34 +497,51 @@ impl Session {
                 self.cut_off(&cause);
                 self.part_from(self.lifecycle.generation());
             }
-            lifecycle::Effect::Refuse(cause) => self.refuse_waiting(&cause),
+            lifecycle::Effect::Refuse(cause) => self.refuse_waiting(&cause, self.lifecycle.outlook(now)),
             lifecycle::Effect::Ended => {}
         }
     }
 
     /// Answers everything that waits for a child with an error.
-    fn refuse_waiting(&mut self, cause: &Cause) {
-        for waiting in self.queue.take_all() {
+    fn refuse_waiting(&mut self, cause: &Cause, outlook: Outlook) {
+        self.last_cause = Some(cause.clone());
+        let waiting = self.queue.take_all();
+        if waiting.is_empty() {
+            return;
+        }
+        let failure = self.failure(cause, |label, stderr| label.not_made(cause, outlook, stderr));
+        for waiting in waiting {
             let ids: Vec<Id> = waiting.asks.into_iter().map(|(id, _)| id).collect();
-            self.fail(&ids, waiting.batch.is_some(), cause, "this call was not made");
+            self.fail(&ids, waiting.batch.is_some(), &failure);
         }
     }
 
     /// Answers everything that is in flight with an error.
     fn cut_off(&mut self, cause: &Cause) {
-        for (batch, ids) in self.flights.cut_off() {
-            self.fail(&ids, batch.is_some(), cause, "the call was cut off, and is not made again by itself");
+        self.last_cause = Some(cause.clone());
+        let flights = self.flights.cut_off();
+        if flights.is_empty() {
+            return;
+        }
+        let failure = self.failure(cause, |label, stderr| label.cut_off(cause, stderr));
+        for (batch, ids) in flights {
+            self.fail(&ids, batch.is_some(), &failure);
         }
     }
 
-    fn fail(&mut self, ids: &[Id], batch: bool, cause: &Cause, outcome: &str) {
-        let message = format!("the server is not there: {cause}; {outcome}");
-        let data = json!({ "nostray": { "cause": cause.0, "stderr": self.lifecycle.last_words() } });
+    /// The error of all calls that fail together.
+    fn failure(&mut self, cause: &Cause, in_words: impl FnOnce(&ServerLabel, &[String]) -> String) -> Failure {
+        let stderr: Vec<_> = self.lifecycle.last_words().iter().map(|line| masked_text(line)).collect();
+        let message = in_words(&self.label, &stderr);
+        Failure { message, data: json!({ "nostray": { "cause": cause.to_string(), "stderr": stderr } }) }
+    }
+
+    fn fail(&mut self, ids: &[Id], batch: bool, Failure { message, data }: &Failure) {
         let line = match ids {
             [] => return,
             _ if self.leaves_calls_open => return,
-            ids if batch => errors(ids, GONE, &message, Some(&data)),
-            ids => ids.iter().flat_map(|id| error(id, GONE, &message, Some(&data))).collect(),
+            ids if batch => errors(ids, GONE, message, Some(data)),
+            ids => ids.iter().flat_map(|id| error(id, GONE, message, Some(data))).collect(),
         };
         self.effects.push(Effect::ToHost(line));
     }
@@ -543,6 +583,12 @@ impl Session {
             self.perform_all(effects, now);
         }
     }
+}
+
+/// What calls that fail are answered with.
+struct Failure {
+    message: String,
+    data: serde_json::Value,
 }
 
 /// An id as a JSON value.

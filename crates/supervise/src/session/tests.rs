@@ -108,7 +108,7 @@ impl Stage {
 
     fn dies(&mut self) {
         let generation = self.alive.take().expect("alive");
-        let cause = Cause("the child was killed by SIGKILL".to_owned());
+        let cause = Cause::new("was killed by signal 9 (SIGKILL)");
         self.session.child_died(generation, cause.clone(), self.now);
         self.perform();
         self.session.child_emptied(generation, cause, self.now);
@@ -272,7 +272,7 @@ fn a_call_that_was_neither_given_back_nor_answered_is_an_error_and_a_waiting_cal
     assert!(last["id"] == 7 && last["error"]["code"] == GONE, "{last}");
 
     stage.host_says(r#"{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"b"}}"#);
-    stage.session.refuse(&Cause("it failed too often".to_owned()), stage.now);
+    stage.session.refuse(&Cause::new("failed too often"), Outlook::Open, stage.now);
     stage.perform();
     // The next child was started, and is being told the handshake: what waits for it waits no more.
     let refused = stage.host.iter().filter(|message| message["id"] == 8 && message["error"]["code"] == GONE).count();
@@ -307,7 +307,7 @@ fn what_is_said_to_a_child_that_is_to_end_before_it_was_there_waits_for_the_next
     let line = br#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
     assert_eq!(session.host_says(line, line, now), Verdict::Swallow);
     assert_eq!(session.effects(), [Effect::Demand]);
-    session.child_emptied(Generation(1), Cause("it was put to sleep".to_owned()), now);
+    session.child_emptied(Generation(1), Cause::new("was put to sleep"), now);
     assert_eq!(session.effects(), [Effect::Connect(Generation(2))], "the host is told of no loss");
     session.child_started(Generation(2), now);
     let told = [line.as_slice(), b"\n"].concat();

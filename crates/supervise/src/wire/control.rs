@@ -4,6 +4,9 @@
 use nostray_registry::Process;
 use serde::{Deserialize, Serialize};
 
+use crate::error_text::Outlook;
+use crate::machine::Cause;
+
 /// What a front is told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -11,7 +14,12 @@ pub enum ToFront {
     /// From the broker: it has handed the connection to this steward, which answers from now on.
     KeptBy(Process),
     /// The session holds the child.
-    Welcome,
+    Welcome {
+        /// The id of the child's record.
+        id: String,
+        /// What people call the child.
+        name: String,
+    },
     /// It does not, and why.
     No {
         /// For a person.
@@ -23,8 +31,8 @@ pub enum ToFront {
     Up(u64),
     /// It is not there any more.
     Down {
-        /// Why.
-        cause: String,
+        /// What became of it.
+        cause: Cause,
         /// The last that it wrote to its standard error.
         stderr: Vec<String>,
         /// It was put to rest, and nothing that was asked of it is lost. In any case, what it has not got comes back.
@@ -46,10 +54,12 @@ pub enum ToFront {
     },
     /// No child is started for now: calls that wait for one are refused.
     Refused {
-        /// Why.
-        cause: String,
+        /// What became of the last child.
+        cause: Cause,
         /// The last that the child wrote to its standard error.
         stderr: Vec<String>,
+        /// Whether a later call may find a child.
+        outlook: Outlook,
     },
     /// Something that the user of a waiting session should know.
     News {
@@ -63,7 +73,7 @@ pub enum ToFront {
         /// What to end with.
         code: u8,
         /// How the child ended, if it was not asked to.
-        why: Option<String>,
+        why: Option<Cause>,
     },
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use nostray_supervise::error_text::{Outlook, last_words};
 use nostray_supervise::{Cause, MachineEvent as Event, State, Why};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -146,7 +147,7 @@ impl Driver {
     /// Everything that is in flight has failed, but for what the child has not read.
     pub(super) fn cut_off(&mut self, cause: &Cause) {
         self.take_back_unread();
-        let why = self.with_tail(cause);
+        let why = self.with_last_words(self.label.during_call(cause));
         for (_, answer) in self.in_flight.drain() {
             answer.send(Err(CallError::CutOff(why.clone()))).ok();
         }
@@ -155,24 +156,32 @@ impl Driver {
 
     /// Everything that waits has failed.
     pub(super) fn refuse(&mut self, cause: &Cause) {
-        let why = self.with_tail(cause);
+        let text = match self.lifecycle.outlook(self.now()) {
+            Outlook::Tripped(trip) => self.label.tripped(cause, trip),
+            Outlook::Open | Outlook::ForGood => self.label.clause(cause),
+        };
+        let why = self.with_last_words(text);
+        self.refuse_because(&why);
+    }
+
+    /// The same with a text that says all.
+    pub(super) fn refuse_because(&mut self, why: &str) {
         for waiting in self.waiting.drain(..) {
             if let Queued::Call(call) = waiting {
-                call.answer.send(Err(CallError::Refused(why.clone()))).ok();
+                call.answer.send(Err(CallError::Refused(why.to_owned()))).ok();
             }
         }
         self.ready_waiters
             .drain(..)
-            .for_each(|ready_waiters| drop(ready_waiters.send(Err(CallError::Refused(why.clone())))));
+            .for_each(|ready_waiters| drop(ready_waiters.send(Err(CallError::Refused(why.to_owned())))));
     }
 
-    /// Why, with the last that the child wrote to its standard error.
-    pub(super) fn with_tail(&mut self, cause: &Cause) -> String {
-        let why = in_our_words(cause);
-        match self.lifecycle.last_words().last() {
-            // What nostray itself wrote there says the same.
-            Some(last) if !last.contains(&why) => format!("{why} (its last words: {last})"),
-            _ => why,
+    /// A text with the last words that the child wrote to its standard error.
+    pub(super) fn with_last_words(&mut self, text: String) -> String {
+        let text = in_our_words(&text);
+        match last_words(&self.lifecycle.last_words(), &text) {
+            Some(words) => format!("{text} (last words: {words})"),
+            None => text,
         }
     }
 
@@ -187,13 +196,13 @@ impl Driver {
     }
 }
 
-/// The machine speaks of options of the command line.
-fn in_our_words(cause: &Cause) -> String {
-    let Cause(text) = cause;
-    if *cause == Why::BadStart.cause() {
-        return "it refused the handshake".to_owned();
-    }
-    text.replace("--max-age", "max_age").replace("--start-timeout", "start_timeout")
+/// The machine speaks of options of the command line, and of a child that had accepted the same handshake.
+fn in_our_words(text: &str) -> String {
+    let options = ["--max-age", "--start-timeout", "--max-failures"];
+    let text = options.iter().fold(text.to_owned(), |text, option| {
+        text.replace(option, &option.trim_start_matches('-').replace('-', "_"))
+    });
+    text.replace("it refused the handshake that its predecessor had accepted", "it refused the handshake")
 }
 
 fn raw(params: &Value) -> Box<RawValue> {

@@ -70,7 +70,7 @@ impl Driver {
             // Do not wait for it: it may be waiting for us to read what it says.
             live.close_stdin_at = Some(Instant::now());
             let number = live.number;
-            self.drive(Event::Died(number, Cause("it asks and does not read the answers".to_owned())));
+            self.drive(Event::Died(number, Cause::because("was ended", "it asks and does not read the answers")));
         }
     }
 }
