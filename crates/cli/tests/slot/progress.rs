@@ -3,6 +3,7 @@
 use badchild::wait_until;
 use testkit::nostray;
 use testkit::person::Person;
+use testkit::slots::kill_at_once;
 use testkit::stage::Stage;
 
 const SCREEN: [(&str, &str); 2] = [("TERM", "xterm"), ("COLUMNS", "200")];
@@ -41,6 +42,23 @@ fn a_stop_with_graces_says_for_how_long_and_until_when() {
     person.sees("SIGKILL after 3s");
     person.sees("\r\u{1b}[K");
     person.sees("stopped");
+    assert_eq!(person.exit_code(), Some(0));
+    caller.code();
+    stage.scene.expect_empty();
+}
+
+#[test]
+fn a_sweep_that_has_to_wait_says_for_how_long() {
+    let stage = Stage::new();
+    let mut caller = stage.start_stubborn(&["--term-grace", "3s", "--eof-grace", "1h", "--no-sweep"]);
+    caller.initialize();
+    wait_until("the child is on record", || stage.states() == ["ready"]);
+    kill_at_once(&stage.own());
+    let words = [&nostray().display().to_string(), "sweep"];
+    let mut person = Person::starts_in(&stage.scene, &words, &SCREEN);
+    person.sees("sweeping for ");
+    person.sees("\r\u{1b}[K");
+    person.sees("ended");
     assert_eq!(person.exit_code(), Some(0));
     caller.code();
     stage.scene.expect_empty();
