@@ -240,8 +240,12 @@ fn the_end_of_a_process_of_die_with_that_held_the_pipe_is_the_reason() {
     let fifo = badchild::Folder::new("fifo");
     let path = fifo.path().join("pipe").display().to_string();
     assert!(std::process::Command::new("mkfifo").arg(&path).status().expect("run").success());
-    let holder = std::process::Command::new("sleep")
+    // A scene of its own, so that a test that fails leaves no process behind.
+    let others = Scene::new(User::Current);
+    let holder = others
+        .command("sleep".as_ref())
         .arg("1000")
+        .stdin(Stdio::null())
         .stdout(std::fs::File::options().read(true).write(true).open(&path).expect("open"))
         .spawn();
     let mut holder = holder.expect("start");
