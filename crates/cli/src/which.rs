@@ -166,9 +166,10 @@ impl Entries {
             _ if self.is_session => false,
             Story::Started { command, .. } => short_name(command) == self.word,
             Story::Slot { slot, .. } => *slot == self.word,
-            _ => entry.id.starts_with(&self.word),
+            _ => false,
         };
-        let is_meant = self.ids.contains(id) || is_named();
+        let has_id = self.ids.contains(id) || !self.is_session && entry.id.starts_with(&self.word);
+        let is_meant = has_id || is_named();
         if is_meant {
             self.ids.insert(id.to_owned());
         }
