@@ -2,7 +2,7 @@
 
 use badchild::{badchild, wait_until};
 use nostray_sys::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use testkit::nostray;
 use testkit::sharing::{BROKER, kill, release};
 use testkit::stage::Stage;
@@ -127,7 +127,8 @@ fn a_shared_child_ends_because_its_broker_was_killed() {
     let mut caller = stage.shared(&[], &[]);
     caller.who();
     kill(&[stage.the(BROKER)]);
-    caller.who();
+    // A call that the old child has read is answered with an error.
+    wait_until("the session has another child", || caller.call("who", json!({})).get("result").is_some());
     release(caller);
     let entries = entries(&stage, 2);
     let told = story(&entries, false);
