@@ -1,12 +1,17 @@
 //! The journal tells the truth, in order: what never ran was never ready, and a child ends for the first reason and not for what followed
 //! from it.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use badchild::{Found, Scene, User, wait_until};
 use nostray_sys::Signal;
+use nostray_sys::descriptors::DO_NOT_WAIT;
+use nostray_sys::poll::{Until, wait};
 use serde_json::Value;
 use testkit::{GRACES, nostray, own_processes, run_command, run_words, start_host};
 
@@ -159,11 +164,16 @@ fn a_child_that_was_killed_did_not_end_because_its_host_closed_the_pipe_then() {
             wait_until("they are stopped", || {
                 keepers.iter().all(|keeper| Found::by_pid(keeper.stat.pid).is_some_and(|now| now.stat.is_stopped()))
             });
+            let input = input_of(&own.guard);
             act(&child, &mut host);
             if !story.contains(&"stopping stdin-closed") {
                 wait_until("it has ended", || !child.is_alive());
             }
             drop(host.stdin.take());
+            // A process that another test forks at this moment has the pipe, too, until it executes its program.
+            wait_until("the input has ended", || {
+                wait(&[(input.as_fd(), Until::HungUp)], Some(Duration::ZERO)).expect("poll")[0]
+            });
             if story.contains(&"stopping stdin-closed") {
                 drop(output);
                 wait_until("it has ended", || !child.is_alive());
@@ -174,6 +184,12 @@ fn a_child_that_was_killed_did_not_end_because_its_host_closed_the_pipe_then() {
             scene.expect_empty();
         }
     }
+}
+
+/// Another reader of the pipe that is the child's input. To be opened before its last writer closes it: then poll tells of that.
+fn input_of(guard: &Found) -> File {
+    let path = format!("/proc/{}/fd/0", guard.stat.pid);
+    File::options().read(true).custom_flags(DO_NOT_WAIT).open(path).expect("open the input")
 }
 
 /// As hosts do: the moment that the child's output ends, its input is closed. Nothing is stopped, so the guard is mostly first.
