@@ -229,7 +229,7 @@ impl ChildKeeper {
         let cause = match (&child.not_executed, &child.ended) {
             (Some(why), _) => Cause::not_started(why),
             (None, Some(how)) => Cause::new(how),
-            (None, None) if child.guard.is_none() => Cause::new("could not be started"),
+            (None, None) if child.guard.is_none() => Cause::not_started("its guard could not be started"),
             (None, None) => keepers_killed(),
         };
         let cause = match child.refused.first() {

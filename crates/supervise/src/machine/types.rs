@@ -119,6 +119,9 @@ impl Why {
     }
 }
 
+/// What became of a child that never ran.
+const NOT_STARTED: &str = "could not be started";
+
 /// Why a child is not there: what became of it, as a clause whose subject is the child.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cause {
@@ -144,7 +147,13 @@ impl Cause {
     /// The child could not be started, and why.
     #[must_use]
     pub fn not_started(why: impl Into<String>) -> Self {
-        Self::because("could not be started", why)
+        Self::because(NOT_STARTED, why)
+    }
+
+    /// Whether there was no child that could have read anything.
+    #[must_use]
+    pub fn is_failed_start(&self) -> bool {
+        self.what == NOT_STARTED
     }
 }
 

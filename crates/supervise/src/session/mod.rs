@@ -338,7 +338,7 @@ impl Session {
         if !why.lets_child_answer() {
             self.child_has_not_read(unread, now);
             self.answer_light(now);
-            self.cut_off(&why.cause());
+            self.cut_off(&why.cause(), Outlook::Open);
             self.part_from(generation);
             self.settle(now);
         }
@@ -370,7 +370,8 @@ impl Session {
     /// for the next one waits in vain.
     pub fn child_is_over(&mut self, generation: Generation, cause: Cause, now: Moment) {
         self.child_hopeless(generation, cause.clone(), now);
-        self.perform(lifecycle::Effect::CutOff(cause.clone()), now);
+        self.cut_off(&cause, Outlook::ForGood);
+        self.part_from(self.lifecycle.generation());
         self.refuse(&cause, Outlook::ForGood, now);
     }
 
@@ -378,7 +379,7 @@ impl Session {
     /// it has not got comes back, and [`Session::is_settled`] follows.
     pub fn child_rested(&mut self, generation: Generation, cause: Option<&Cause>, now: Moment) {
         if let Some(cause) = cause {
-            self.cut_off(cause);
+            self.cut_off(cause, Outlook::Open);
         }
         self.gate = Gate::Closed;
         self.checks = Checks::default();
@@ -450,7 +451,7 @@ impl Session {
         if cause.is_none() {
             self.answer_light(now);
         }
-        self.cut_off(cause.unwrap_or(&Cause::new("was put to sleep or replaced")));
+        self.cut_off(cause.unwrap_or(&Cause::new("was put to sleep or replaced")), Outlook::Open);
         self.part_from(self.lifecycle.generation());
         self.settle(now);
     }
@@ -494,7 +495,7 @@ impl Session {
                 self.effects.push(Effect::Disconnect(generation, why));
             }
             lifecycle::Effect::CutOff(cause) => {
-                self.cut_off(&cause);
+                self.cut_off(&cause, self.lifecycle.outlook(now));
                 self.part_from(self.lifecycle.generation());
             }
             lifecycle::Effect::Refuse(cause) => self.refuse_waiting(&cause, self.lifecycle.outlook(now)),
@@ -517,13 +518,18 @@ impl Session {
     }
 
     /// Answers everything that is in flight with an error.
-    fn cut_off(&mut self, cause: &Cause) {
+    fn cut_off(&mut self, cause: &Cause, outlook: Outlook) {
         self.last_cause = Some(cause.clone());
         let flights = self.flights.cut_off();
         if flights.is_empty() {
             return;
         }
-        let failure = self.failure(cause, |label, stderr| label.cut_off(cause, stderr));
+        // What was on its way to a child that never ran has reached no child.
+        let was_read = !cause.is_failed_start();
+        let failure = self.failure(cause, |label, stderr| match was_read {
+            true => label.cut_off(cause, stderr),
+            false => label.not_made(cause, outlook, stderr),
+        });
         for (batch, ids) in flights {
             self.fail(&ids, batch.is_some(), &failure);
         }
