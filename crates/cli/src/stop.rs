@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nostray_pen::{Ask, Takes};
-use nostray_registry::{Journal, Pen, Story, census};
+use nostray_registry::{Journal, Pen, Story, census, is_on_record};
 use nostray_sys::Signal;
 use nostray_sys::identity::Identity;
 use nostray_sys::poll::{Until, wait};
@@ -80,6 +80,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         let text = if !pen.owner_alive {
             failed = true;
             dead_owner(pen)
+        } else if !was_asked && has_just_ended(pen) {
+            "has ended by itself".to_owned()
         } else if !was_asked {
             failed = true;
             "its guard could not be asked".to_owned()
@@ -150,6 +152,18 @@ fn chosen(args: &Args, all: Vec<Pen>) -> Result<Vec<Target>, String> {
     };
     let targets: Vec<Target> = all.into_iter().filter_map(target).collect();
     if targets.is_empty() { Err(complaint) } else { Ok(targets) }
+}
+
+/// Whether a pen without a live keeper is one that was just ending: its record goes a moment later.
+fn has_just_ended(pen: &Pen) -> bool {
+    let until = Instant::now() + Duration::from_secs(1);
+    while is_on_record(&pen.place, &pen.id) {
+        if Instant::now() > until {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5)); // a file that goes has no event worth a watch
+    }
+    true
 }
 
 /// Waits for the end of a pen, and shows on a terminal that it does, and until when at most.

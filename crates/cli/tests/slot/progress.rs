@@ -60,6 +60,6 @@ fn a_sweep_that_has_to_wait_says_for_how_long() {
     person.sees("\r\u{1b}[K");
     person.sees("ended");
     assert_eq!(person.exit_code(), Some(0));
-    caller.code();
+    caller.process.wait().expect("reap");
     stage.scene.expect_empty();
 }
