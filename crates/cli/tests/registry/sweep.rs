@@ -187,7 +187,8 @@ number() { grep -A1 "\"$1\": {" "$XDG_RUNTIME_DIR/before" | grep pid | tr -dc 0-
 child=$(number child); spare=$(number spare); guard=$(number guard); id=$("$1" ps -q)
 kill -STOP $front $spare $guard; kill -KILL $child $guard $spare $front
 wait $front || true
-while [ -e /proc/$child ] || [ -e /proc/$guard ] || [ -e /proc/$spare ]; do :; done
+# A shell that only spins may never reap them.
+while [ -e /proc/$child ] || [ -e /proc/$guard ] || [ -e /proc/$spare ]; do sleep 0.01; done
 for number in $spare $guard $child; do
   until [ "$(cat /proc/$number/comm 2>/dev/null)" = sleep ]; do
     echo $((number - 1)) > /proc/sys/kernel/ns_last_pid; setsid sleep 1000 &
