@@ -1,13 +1,13 @@
 //! `nostray log`: the journal.
 
 mod following;
-mod words;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nostray_registry::{Entry, Followers, Output, Place, census};
 use nostray_sys::text::{escaped, escaped_json};
 use nostray_terminal::{self as terminal, ExitCode, Ink, Zone};
+use nostray_view::story_text;
 
 use crate::which::{Entries, unknown_session};
 use following::Following;
@@ -83,7 +83,7 @@ impl Style {
     }
 
     fn entry(self, entry: &Entry) -> String {
-        let words = words::of(&entry.story);
+        let words = story_text::of(&entry.story);
         let head = words.ink.paint(&escaped(&words.head), self.in_colour);
         format!("{}  {}  {head}{}\n", self.time(entry.time), escaped(&entry.id), escaped(&words.tail))
     }

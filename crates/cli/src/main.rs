@@ -9,6 +9,7 @@ mod hold;
 mod log;
 mod man;
 mod managed;
+mod metrics;
 mod misspelt;
 mod ps;
 mod ready;
@@ -77,6 +78,7 @@ fn for_people(command: Command) -> ExitCode {
         Command::Stop(args) => stop::run(&args),
         Command::Sweep(args) => sweep::run(&args),
         Command::Log(args) => log::run(&args),
+        Command::Metrics(args) => metrics::run(&args),
         Command::Slot(args) => slot::run(&args),
         Command::Demo(args) => nostray_demo::run(&args),
         Command::Doctor(args) => nostray_doctor::run(&args),

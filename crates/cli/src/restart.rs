@@ -53,7 +53,7 @@ fn find(word: &str) -> Result<Vec<Pen>, String> {
 
 fn restart(pen: &Pen, timeout: Duration) -> Result<(), String> {
     let not = |why: &str| format!("{}: {why}", pen.id);
-    let record = pen.record.as_ref().map_err(|why| not(&crate::ps::explain(why)))?;
+    let record = pen.record.as_ref().map_err(|why| not(&nostray_view::explain(why)))?;
     if record.generation.is_none() {
         return Err(not(
             "it is not supervised, so its host would have to start it again; see `nostray run --respawn`",

@@ -4,9 +4,8 @@ use nostray_registry::{Found, Outcome, Policy, Swept, census, sweep};
 use nostray_sys::proc::age_of;
 use nostray_terminal::table::span;
 use nostray_terminal::{self as terminal, ExitCode, Progress, line};
+use nostray_view::explain;
 use serde_json::{Value, json};
-
-use crate::ps;
 
 /// End what is left of children whose guards were killed, and nothing else
 ///
@@ -169,7 +168,7 @@ fn as_text(swept: &[Swept], dry_run: bool) -> String {
                 };
                 text += &line(&format_args!("{}  all of its guards were stopped; {done}  ({command})", one.id));
             }
-            Outcome::Unreadable(why) => text += &line(&format_args!("{}  {}", one.id, ps::explain(why))),
+            Outcome::Unreadable(why) => text += &line(&format_args!("{}  {}", one.id, explain(why))),
             _ => text += &line(&format_args!("{}  belongs to another pid namespace; sweep it there", one.id)),
         }
     }

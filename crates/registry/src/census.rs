@@ -1,11 +1,13 @@
 //! Lists every pen on record, with what its tree uses.
 
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nostray_pen::Ask;
 use nostray_sys::identity::{Identity, World};
-use nostray_sys::proc::{self, Stat, memory_of, open_files_of};
+use nostray_sys::proc::{self, Stat, children_of, memory_of, open_files_of};
 use nostray_sys::process::{Pid, cpu_time};
 
 use crate::owner::owner_is_alive;
@@ -89,14 +91,54 @@ impl Pen {
     }
 }
 
-/// Every pen on record.
-#[must_use]
-pub fn census() -> Vec<Pen> {
-    let world = World::current();
+/// Lists pens again and again: reads only the records that have changed, and looks at the processes of pens alone. For people: while a
+/// process ends, the kernel may leave a sibling out of what this reads.
+#[derive(Debug, Default)]
+pub struct Census {
+    known: HashMap<PathBuf, (FileStamp, Record)>,
+}
+
+/// Device, inode, and time of the last change, in seconds and nanoseconds. A record that changes is another file.
+type FileStamp = (u64, u64, i64, i64);
+
+impl Census {
+    /// Every pen on record.
+    #[must_use]
+    pub fn take(&mut self) -> Vec<Pen> {
+        let world = World::current();
+        let mut before = std::mem::take(&mut self.known);
+        let mut pens = on_record(|path| {
+            let stamp = stamp_of(path);
+            let known = before.remove(path).filter(|(stamp_before, _)| Some(*stamp_before) == stamp);
+            let record = known.map_or_else(|| Record::read(path), |(_, record)| Ok(record));
+            if let (Some(stamp), Ok(record)) = (stamp, &record) {
+                self.known.insert(path.to_owned(), (stamp, record.clone()));
+            }
+            record
+        });
+        for pen in &mut pens {
+            if let Ok(record) = &pen.record
+                && world.as_ref() == Some(&record.world())
+                && record.generation.is_none()
+            {
+                pen.tree = tree_below(record);
+            }
+        }
+        folded(pens)
+    }
+}
+
+fn stamp_of(path: &Path) -> Option<FileStamp> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino(), found.mtime(), found.mtime_nsec()))
+}
+
+/// Every record that is there, without its tree.
+fn on_record(mut read: impl FnMut(&Path) -> Result<Record, Unreadable>) -> Vec<Pen> {
     let mut pens = Vec::new();
     for place in Place::all() {
         for id in record::ids(&place).unwrap_or_default() {
-            let record = Record::read(&record::path(&place, &id));
+            let record = read(&record::path(&place, &id));
             if record == Err(Unreadable::Gone) {
                 continue;
             }
@@ -104,6 +146,14 @@ pub fn census() -> Vec<Pen> {
             pens.push(Pen { id, place: place.clone(), owner_alive, record, tree: Vec::new() });
         }
     }
+    pens
+}
+
+/// Every pen on record.
+#[must_use]
+pub fn census() -> Vec<Pen> {
+    let world = World::current();
+    let mut pens = on_record(Record::read);
     if pens.is_empty() {
         return pens; // and not a look at the processes of the whole machine
     }
@@ -158,6 +208,31 @@ fn folded(pens: Vec<Pen>) -> Vec<Pen> {
 
 fn number_in_series(id: &str) -> u64 {
     id.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// The same tree as [`tree_of`] finds it, by the kernel's lists of children.
+fn tree_below(record: &Record) -> Vec<Stat> {
+    let keepers = record.keepers();
+    let alive = |who: &Identity| Stat::of(who.pid).filter(|stat| stat.start == who.start && !stat.is_zombie());
+    let mut tree = Vec::new();
+    let mut parents: Vec<Stat> = keepers.iter().find_map(alive).into_iter().collect();
+    if parents.is_empty() {
+        parents.extend(record.child.and_then(Process::identity).as_ref().and_then(alive));
+        tree.clone_from(&parents);
+    }
+    while let Some(parent) = parents.pop() {
+        for stat in children_of(&parent).into_iter().filter_map(Stat::of) {
+            // The number may be another process's by now.
+            if stat.parent != Some(parent.pid) || stat.is_zombie() {
+                continue;
+            }
+            if !keepers.contains(&Identity::from(&stat)) {
+                tree.push(stat.clone());
+            }
+            parents.push(stat);
+        }
+    }
+    tree
 }
 
 /// The tree below the guard, or below the spare or front that has taken over; if all of them are dead, below the child.

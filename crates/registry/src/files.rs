@@ -52,7 +52,16 @@ pub fn read(file: &File, most: u64) -> io::Result<Vec<u8>> {
 
 /// Replaces it in one step, by way of another one: a reader sees the old one or the new one.
 pub fn replace(path: &Path, by_way_of: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = || File::options().write(true).create_new(true).mode(0o600).open(by_way_of);
+    replace_with_mode(path, by_way_of, bytes, 0o600)
+}
+
+/// The same for a file that other users may read.
+pub fn replace_public(path: &Path, by_way_of: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace_with_mode(path, by_way_of, bytes, 0o644)
+}
+
+fn replace_with_mode(path: &Path, by_way_of: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let new = || File::options().write(true).create_new(true).mode(mode).open(by_way_of);
     let written = (|| {
         let mut file = match new() {
             // Of a writer that was killed; or something else.

@@ -5,6 +5,8 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use crate::journal::{Entry, Journal, MAX_READ, entries_in};
 use crate::{Place, files};
 
@@ -86,7 +88,31 @@ impl Journal {
     }
 }
 
+/// How far the files of a journal have been read: device, inode and offset of each.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalPosition(Vec<(u64, u64, u64)>);
+
+impl Journal {
+    /// A reader of what was added since another one was there. What was put aside twice since then is lost.
+    #[must_use]
+    pub fn follow_after(&self, JournalPosition(files): &JournalPosition) -> Follower {
+        let mut follower = self.follow_from_start();
+        for file in [&mut follower.current, &mut follower.put_aside].into_iter().flatten() {
+            let read = files.iter().find(|(device, inode, _)| (*device, *inode) == file.identity);
+            file.position = read.map_or(0, |(_, _, position)| *position);
+        }
+        follower
+    }
+}
+
 impl Follower {
+    /// How far it has read.
+    #[must_use]
+    pub fn position(&self) -> JournalPosition {
+        let files = [&self.current, &self.put_aside].into_iter().flatten();
+        JournalPosition(files.map(|file| (file.identity.0, file.identity.1, file.position)).collect())
+    }
+
     /// What has been added since the last call.
     pub fn more(&mut self) -> Vec<Entry> {
         let mut entries = self.put_aside.as_mut().map(OpenJournal::more).unwrap_or_default();
@@ -216,6 +242,30 @@ mod tests {
         assert_eq!(ids(follower.more()), ["b"]);
         writer.write_all(b"\n{\"time\":1,\"id\":\"late\",\"event\":\"empty\"}\n").expect("write");
         assert_eq!(ids(follower.more()), ["late"]);
+    }
+
+    #[test]
+    fn a_reader_that_comes_back_reads_what_was_added_meanwhile_once() {
+        let scratch = Scratch::new();
+        let comes_back = |position: &JournalPosition| {
+            let mut follower = scratch.1.follow_after(position);
+            (ids(follower.more()), follower.position())
+        };
+        let (read, position) = comes_back(&JournalPosition::default());
+        assert!(read.is_empty());
+        scratch.add("a");
+        scratch.add("b");
+        let (read, position) = comes_back(&position);
+        assert_eq!(read, ["a", "b"]);
+        scratch.add("c");
+        scratch.put_aside();
+        scratch.add("d");
+        let (read, position) = comes_back(&position);
+        assert_eq!(read, ["c", "d"]);
+        assert!(comes_back(&position).0.is_empty());
+        scratch.put_aside();
+        scratch.add("e");
+        assert_eq!(comes_back(&position).0, ["e"]);
     }
 
     #[test]

@@ -182,6 +182,24 @@ pub struct Record {
     /// Its holders, if it is a shared child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<Shared>,
+    /// The file descriptor of the front under which it counts what passes: see [`crate::TrafficReader`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<i32>,
+    /// How the last of several children ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_exit: Option<LastExit>,
+    /// The bytes of memory that the child used before it was put to sleep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slept_with: Option<u64>,
+}
+
+/// How a child ended that was followed, or may be followed, by another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastExit {
+    /// In milliseconds of Unix time. For people.
+    pub time: u64,
+    /// How, in words.
+    pub how: String,
 }
 
 /// What is known of a shared child.
@@ -373,6 +391,9 @@ mod tests {
                 because: None,
                 leases: vec![Lease { front: process(15), session: None, labels: Labels::new(), since: 2 }],
             }),
+            traffic: Some(9),
+            last_exit: Some(LastExit { time: 1, how: "exited with 1".to_owned() }),
+            slept_with: Some(1 << 20),
         }
     }
 

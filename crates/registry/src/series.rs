@@ -7,10 +7,10 @@ use nostray_sys::identity::Identity;
 use nostray_sys::process::Pid;
 
 use crate::Error;
-use crate::journal::Story;
+use crate::journal::{Story, now};
 use crate::output::Output;
 use crate::predecessors::Predecessors;
-use crate::record::{self, Process, Record, Shared, State};
+use crate::record::{self, LastExit, Process, Record, Shared, State};
 use crate::sweep;
 use crate::witness::{About, Open, RecordDetails, ancestors_of, remove};
 use nostray_sys::secrets::masked_text;
@@ -56,8 +56,27 @@ impl SeriesKeeper {
         let state = state.without_secrets();
         if self.open.record.state != state || self.open.record.generation != Some(generation) {
             self.open.record.generation = Some(generation);
+            if state == State::Starting {
+                self.open.record.slept_with = None;
+            }
             self.open.enter(state);
         }
+    }
+
+    /// What passes is counted under this file descriptor of this process.
+    pub fn counts(&mut self, traffic: i32) {
+        self.open.record.traffic = Some(traffic);
+        self.open.write();
+    }
+
+    /// A child has ended, so. Written with the state that follows.
+    pub fn ended(&mut self, how: &str) {
+        self.open.record.last_exit = Some(LastExit { time: now(), how: masked_text(how) });
+    }
+
+    /// The child is about to be put to sleep, and uses so much memory. Written with the state that follows.
+    pub fn falls_asleep_with(&mut self, bytes: u64) {
+        self.open.record.slept_with = Some(bytes);
     }
 
     /// It holds a slot from now on.

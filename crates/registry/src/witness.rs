@@ -135,6 +135,9 @@ impl Open {
             limited: nostray_pen::bears_limit(),
             slot: details.slot.clone(),
             shared: None,
+            traffic: None,
+            last_exit: None,
+            slept_with: None,
         };
         if let Err(error) = record.write(&place) {
             std::fs::remove_file(&lock_path).ok();

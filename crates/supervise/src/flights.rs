@@ -4,6 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
+use nostray_registry::{Method, Traffic};
 use nostray_rpc::Id;
 
 use crate::machine::Moment;
@@ -23,6 +24,18 @@ pub(crate) struct Flight {
     pub(crate) batch: Option<u64>,
     pub(crate) hold: Hold,
     serial: u64,
+    method: Method,
+    /// When the child was given it.
+    since: Moment,
+}
+
+/// A request of the host.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub(crate) id: Id,
+    /// What its answer will mean.
+    pub(crate) note: Note,
+    pub(crate) method: Method,
 }
 
 /// What waits for the end of a request.
@@ -49,6 +62,8 @@ pub(crate) struct Flights {
     deadlines: VecDeque<(Moment, Id, u64)>,
     /// The cancelled requests, oldest first.
     given_up: VecDeque<(Id, u64)>,
+    /// Counts them when they end, if they are counted here.
+    pub(crate) traffic: Option<Traffic>,
 }
 
 /// The host counts up its ids itself, so it gains nothing by making them collide.
@@ -81,14 +96,15 @@ impl Hasher for Quick {
 }
 
 impl Flights {
-    pub(crate) fn add(&mut self, id: Id, note: Note, hold: Hold, batch: Option<u64>, deadline: Option<Moment>) {
+    pub(crate) fn add(&mut self, ask: Ask, hold: Hold, batch: Option<u64>, deadline: Option<Moment>, since: Moment) {
+        let Ask { id, note, method } = ask;
         self.serial += 1;
         let hold = if note.is_stream() { Hold::Nothing } else { hold };
         self.count(hold, 1);
         if let Some(deadline) = deadline.filter(|_| hold != Hold::Nothing) {
             self.deadlines.push_back((deadline, id.clone(), self.serial));
         }
-        let flight = Flight { note, batch, hold, serial: self.serial };
+        let flight = Flight { note, batch, hold, serial: self.serial, method, since };
         match self.by_id.entry(id) {
             Entry::Occupied(first) => self.twice.push_back((first.key().clone(), flight)),
             Entry::Vacant(place) => drop(place.insert(flight)),
@@ -158,6 +174,25 @@ impl Flights {
             self.are_over();
         }
         Some(flight)
+    }
+
+    /// The method that a request names, to be counted.
+    pub(crate) fn method(&mut self, name: impl AsRef<[u8]>) -> Method {
+        self.traffic.as_mut().map(|traffic| traffic.method(name)).unwrap_or_default()
+    }
+
+    /// The child has answered this one, now.
+    pub(crate) fn count_answer(&self, flight: &Flight, is_error: bool, now: Moment) {
+        if let Some(traffic) = &self.traffic {
+            traffic.answered(flight.method, now.saturating_sub(flight.since), is_error);
+        }
+    }
+
+    /// It has ended without an answer of the child.
+    fn count_failure(&self, flight: &Flight) {
+        if let Some(traffic) = &self.traffic {
+            traffic.failed(flight.method);
+        }
     }
 
     /// Nothing is in flight: gives back what many have needed.
@@ -241,16 +276,18 @@ impl Flights {
             return None;
         }
         let (_, id, serial) = self.deadlines.pop_front()?;
-        self.take(&id, serial).map(|_| id)
+        let flight = self.take(&id, serial)?;
+        self.count_failure(&flight);
+        Some(id)
     }
 
     /// Takes out all requests that the host waits for, in their order; those of one batch together. Forgets the cancelled ones. Streams
     /// are opened again with the next child.
     pub(crate) fn cut_off(&mut self) -> Vec<(Option<u64>, Vec<Id>)> {
         let mut all: Vec<(u64, Option<u64>, Id)> = Vec::new();
-        for (id, flight) in
-            self.by_id.drain().chain(self.twice.drain(..)).filter(|(_, flight)| flight.hold != Hold::Nothing)
-        {
+        let (by_id, twice) = (std::mem::take(&mut self.by_id), std::mem::take(&mut self.twice));
+        for (id, flight) in by_id.into_iter().chain(twice).filter(|(_, flight)| flight.hold != Hold::Nothing) {
+            self.count_failure(&flight);
             all.push((flight.serial, flight.batch, id));
         }
         all.sort_unstable_by_key(|(serial, ..)| *serial);
@@ -271,6 +308,10 @@ impl Flights {
 mod tests {
     use super::*;
 
+    fn ask(id: Id) -> Ask {
+        Ask { id, note: Note::Nothing, method: Method::default() }
+    }
+
     fn at(seconds: u64) -> Option<Moment> {
         Some(Moment::from_secs(seconds))
     }
@@ -278,9 +319,9 @@ mod tests {
     #[test]
     fn each_request_is_answered_once_and_in_the_end_none_waits() {
         let mut flights = Flights::default();
-        flights.add(Id::Int(1), Note::Nothing, Hold::Work, None, at(5));
-        flights.add(Id::Int(1), Note::Nothing, Hold::Work, None, at(6));
-        flights.add(Id::Text("1".into()), Note::Nothing, Hold::Work, Some(7), None);
+        flights.add(ask(Id::Int(1)), Hold::Work, None, at(5), Moment::ZERO);
+        flights.add(ask(Id::Int(1)), Hold::Work, None, at(6), Moment::ZERO);
+        flights.add(ask(Id::Text("1".into())), Hold::Work, Some(7), None, Moment::ZERO);
         assert!(flights.answered(&Id::Int(1)).is_some());
         assert_eq!(flights.deadline(), at(6));
         assert!(flights.answered(&Id::Int(1)).is_some());
@@ -295,7 +336,7 @@ mod tests {
     fn the_requests_of_a_batch_are_cut_off_together_and_in_order() {
         let mut flights = Flights::default();
         for (id, batch) in [(1, None), (2, Some(1)), (3, None), (4, Some(1)), (5, Some(2))] {
-            flights.add(Id::Int(id), Note::Nothing, Hold::Work, batch, None);
+            flights.add(ask(Id::Int(id)), Hold::Work, batch, None, Moment::ZERO);
         }
         flights.cancelled(&Id::Int(3));
         let ids = |ids: &[i64]| ids.iter().map(|id| Id::Int(*id)).collect::<Vec<_>>();
@@ -307,12 +348,12 @@ mod tests {
     fn what_was_cancelled_and_is_never_answered_takes_a_bounded_amount_of_memory() {
         let mut flights = Flights::default();
         // In flight for all this time, so that nothing is given back because all is over.
-        flights.add(Id::Int(0), Note::Nothing, Hold::Work, None, at(1));
+        flights.add(ask(Id::Int(0)), Hold::Work, None, at(1), Moment::ZERO);
         for id in 1..=20_000 {
-            flights.add(Id::Int(id), Note::Nothing, Hold::Work, None, at(1));
+            flights.add(ask(Id::Int(id)), Hold::Work, None, at(1), Moment::ZERO);
             flights.cancelled(&Id::Int(id));
             // The same id again and again, as a host that does not count may do.
-            flights.add(Id::Text("x".into()), Note::Nothing, Hold::Work, None, at(1));
+            flights.add(ask(Id::Text("x".into())), Hold::Work, None, at(1), Moment::ZERO);
             flights.cancelled(&Id::Text("x".into()));
         }
         let kept = flights.by_id.capacity() + flights.twice.capacity() + flights.deadlines.capacity();
@@ -322,7 +363,7 @@ mod tests {
         assert!(flights.answered(&Id::Int(20_000)).is_some());
         assert!(flights.answered(&Id::Int(1)).is_none());
         // An id that was forgotten is free, and means one call.
-        flights.add(Id::Int(1), Note::Nothing, Hold::Work, None, None);
+        flights.add(ask(Id::Int(1)), Hold::Work, None, None, Moment::ZERO);
         assert!(flights.answered(&Id::Int(1)).is_some());
         assert!(flights.answered(&Id::Int(1)).is_none());
     }
@@ -330,9 +371,9 @@ mod tests {
     #[test]
     fn what_was_answered_long_ago_is_not_kept_for_its_deadline() {
         let mut flights = Flights::default();
-        flights.add(Id::Int(0), Note::Nothing, Hold::Work, None, at(1));
+        flights.add(ask(Id::Int(0)), Hold::Work, None, at(1), Moment::ZERO);
         for id in 1..=100_000 {
-            flights.add(Id::Int(id), Note::Nothing, Hold::Work, None, at(2));
+            flights.add(ask(Id::Int(id)), Hold::Work, None, at(2), Moment::ZERO);
             flights.answered(&Id::Int(id));
         }
         assert!(flights.deadlines.capacity() < 1024, "{}", flights.deadlines.capacity());
@@ -342,7 +383,7 @@ mod tests {
     #[test]
     fn memory_goes_back_when_many_have_been_in_flight() {
         let mut flights = Flights::default();
-        (0..100_000).for_each(|id| flights.add(Id::Int(id), Note::Nothing, Hold::Work, None, at(1)));
+        (0..100_000).for_each(|id| flights.add(ask(Id::Int(id)), Hold::Work, None, at(1), Moment::ZERO));
         (0..100_000).for_each(|id| drop(flights.answered(&Id::Int(id))));
         assert!(flights.by_id.capacity() + flights.deadlines.capacity() < 8192);
     }
@@ -351,7 +392,7 @@ mod tests {
     fn what_takes_too_long_is_taken_out_and_what_was_cancelled_is_not() {
         let mut flights = Flights::default();
         for id in 1..=3 {
-            flights.add(Id::Int(id), Note::Nothing, Hold::Work, None, at(10 + u64::try_from(id).expect("small")));
+            flights.add(ask(Id::Int(id)), Hold::Work, None, at(10 + u64::try_from(id).expect("small")), Moment::ZERO);
         }
         flights.cancelled(&Id::Int(1));
         assert_eq!(flights.deadline(), at(12));

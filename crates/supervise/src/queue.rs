@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use nostray_rpc::Id;
 
+use crate::flights::Ask;
 use crate::machine::Moment;
 use crate::memory::Note;
 
@@ -15,7 +16,7 @@ const MAX_QUEUED_BYTES: usize = 4 << 20;
 pub(crate) struct QueuedLine {
     pub(crate) line: Vec<u8>,
     /// What is asked in it.
-    pub(crate) asks: Vec<(Id, Note)>,
+    pub(crate) asks: Vec<Ask>,
     pub(crate) batch: Option<u64>,
     pub(crate) deadline: Option<Moment>,
 }
@@ -39,12 +40,12 @@ impl Queue {
 
     /// Whether this is asked by what waits.
     pub(crate) fn asks(&self, id: &Id) -> bool {
-        self.lines.iter().any(|waiting| waiting.asks.iter().any(|(asked, _)| asked == id))
+        self.lines.iter().any(|waiting| waiting.asks.iter().any(|ask| ask.id == *id))
     }
 
     /// How many requests of this kind wait.
     pub(crate) fn count_of(&self, is_it: impl Fn(&Note) -> bool) -> usize {
-        self.lines.iter().flat_map(|waiting| &waiting.asks).filter(|(_, note)| is_it(note)).count()
+        self.lines.iter().flat_map(|waiting| &waiting.asks).filter(|ask| is_it(&ask.note)).count()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -59,7 +60,7 @@ impl Queue {
     /// The host waits for this no longer. True if it was here: then no child has seen it or ever will.
     pub(crate) fn cancelled(&mut self, id: &Id) -> bool {
         let before = self.lines.len();
-        self.lines.retain(|waiting| !matches!(waiting.asks.as_slice(), [(asked, _)] if asked == id));
+        self.lines.retain(|waiting| !matches!(waiting.asks.as_slice(), [ask] if ask.id == *id));
         self.bytes = self.lines.iter().map(|waiting| waiting.line.len()).sum();
         before > self.lines.len()
     }
@@ -84,7 +85,12 @@ mod tests {
 
     fn waiting(id: i64, deadline: u64) -> QueuedLine {
         let deadline = Some(Moment::from_secs(deadline));
-        QueuedLine { line: vec![b'x'; 10], asks: vec![(Id::Int(id), Note::Nothing)], batch: None, deadline }
+        QueuedLine {
+            line: vec![b'x'; 10],
+            asks: vec![Ask { id: Id::Int(id), note: Note::Nothing, method: Default::default() }],
+            batch: None,
+            deadline,
+        }
     }
 
     #[test]
@@ -93,11 +99,11 @@ mod tests {
         (1..=4).for_each(|n| queue.push(waiting(n, n.unsigned_abs())));
         assert!(queue.cancelled(&Id::Int(2)));
         assert!(!queue.cancelled(&Id::Int(2)));
-        assert_eq!(queue.overdue(Moment::from_secs(1)).map(|w| w.asks[0].0.clone()), Some(Id::Int(1)));
+        assert_eq!(queue.overdue(Moment::from_secs(1)).map(|w| w.asks[0].id.clone()), Some(Id::Int(1)));
         assert!(queue.overdue(Moment::from_secs(2)).is_none());
         assert_eq!(queue.deadline(), Some(Moment::from_secs(3)));
         assert_eq!(queue.bytes, 20);
-        let left: Vec<_> = queue.take_all().into_iter().map(|w| w.asks[0].0.clone()).collect();
+        let left: Vec<_> = queue.take_all().into_iter().map(|w| w.asks[0].id.clone()).collect();
         assert_eq!(left, [Id::Int(3), Id::Int(4)]);
         assert!(queue.is_empty() && queue.bytes == 0);
     }

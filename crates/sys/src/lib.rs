@@ -27,6 +27,7 @@ pub mod proc;
 pub mod process;
 pub mod random;
 pub mod secrets;
+pub mod shared_words;
 pub mod signal;
 pub mod standstill;
 pub mod startup;

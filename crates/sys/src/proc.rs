@@ -28,6 +28,7 @@ pub struct Stat {
     state: u8,
     threads: u32,
     flags: u32,
+    cpu_ticks: u64,
 }
 
 /// The kernel's mark of a process that is on its way out.
@@ -61,6 +62,13 @@ impl Stat {
         matches!(self.state, b'T' | b't')
     }
 
+    /// The processor time that it and the children which it has reaped have used.
+    #[must_use]
+    pub fn cpu_with_reaped(&self) -> std::time::Duration {
+        let seconds = self.cpu_ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
+        std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default()
+    }
+
     /// Asleep in the kernel in a way that even SIGKILL has to wait for.
     #[must_use]
     pub fn is_uninterruptible(&self) -> bool {
@@ -81,7 +89,10 @@ impl Stat {
         let session = fields.nth(1)?.parse().ok()?; // 6
         let terminal = fields.next()?; // 7
         let flags = fields.nth(1)?.parse().ok()?; // 9
-        let threads = fields.nth(10)?.parse().ok()?; // 20
+        // 14 to 17: of its own, and of children that it has reaped
+        let cpu_ticks =
+            fields.by_ref().skip(4).take(4).map(|ticks| ticks.parse::<u64>().ok()).sum::<Option<u64>>()?;
+        let threads = fields.nth(2)?.parse().ok()?; // 20
         let start = fields.nth(1)?.parse().ok()?; // 22
         Some(Self {
             pid: pid_from(pid)?,
@@ -93,6 +104,7 @@ impl Stat {
             state,
             threads,
             flags,
+            cpu_ticks,
         })
     }
 }
@@ -141,6 +153,23 @@ pub fn scan() -> io::Result<Vec<Stat>> {
 pub fn children_of_self() -> Option<Vec<Pid>> {
     let list = std::fs::read_to_string("/proc/thread-self/children").ok()?;
     Some(list.split_ascii_whitespace().filter_map(|n| n.parse().ok()).filter_map(pid_from).collect())
+}
+
+/// The children of a process, by the thread that forked them. While one of them ends, the kernel may leave out another. None where the
+/// kernel has no such list.
+#[must_use]
+pub fn children_of(parent: &Stat) -> Vec<Pid> {
+    let pid = parent.pid;
+    let list = |thread: &str| std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/children"));
+    let mut lists = Vec::new();
+    if parent.threads <= 1 {
+        lists.extend(list(&pid.to_string()));
+    } else if let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) {
+        let names = threads.filter_map(|thread| thread.ok()?.file_name().into_string().ok());
+        lists.extend(names.filter_map(|thread| list(&thread).ok()));
+    }
+    let numbers = lists.iter().flat_map(|list| list.split_ascii_whitespace());
+    numbers.filter_map(|number| number.parse().ok()).filter_map(pid_from).collect()
 }
 
 /// How a person would recognise a process: its command line, or its name where that is hidden or empty.

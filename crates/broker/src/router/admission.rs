@@ -272,6 +272,7 @@ impl Router {
         self.handshake.is_all &= note == Note::Initialize;
 
         let progress = meta.progress.clone().filter(|place| Id::from_json(&ask.text[place.clone()]).is_some());
+        let (method, since) = (self.calls.method(ask.method), self.now);
         let id = self.calls.add(Call {
             session_id: Some(session_id),
             id: Token::new(ask.raw_id()),
@@ -282,6 +283,8 @@ impl Router {
             log: meta.log,
             given_up: false,
             serial: 0,
+            method,
+            since,
         });
         match told {
             None => {}

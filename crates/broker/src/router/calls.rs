@@ -5,6 +5,7 @@ use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
+use nostray_registry::{Method, Traffic};
 use nostray_rpc::Id;
 use nostray_supervise::Moment;
 
@@ -40,13 +41,27 @@ pub(super) struct Call {
     pub(super) given_up: bool,
     /// Its place in the order of all calls. [`Calls::add`] sets it.
     pub(super) serial: u64,
+    /// What it is counted as, and since when the child has it.
+    pub(super) method: Method,
+    pub(super) since: Moment,
 }
 
 impl Call {
     /// A call of the router's own.
     pub(super) fn of_our_own(note: Note) -> Self {
-        let (id, progress, batch, log) = (Token::default(), None, None, None);
-        Self { session_id: None, id, progress, note, batch, modern: false, log, given_up: false, serial: 0 }
+        Self {
+            session_id: None,
+            id: Token::default(),
+            progress: None,
+            note,
+            batch: None,
+            modern: false,
+            log: None,
+            given_up: false,
+            serial: 0,
+            method: Method::default(),
+            since: Moment::ZERO,
+        }
     }
 
     /// The session that waits for its answer, if any does.
@@ -117,6 +132,8 @@ pub(super) struct Calls {
     given_up: VecDeque<(Option<Moment>, i64)>,
     /// Calls that need no work, with their sessions. Mostly none.
     light: Vec<(i64, SessionId)>,
+    /// Counts the calls of sessions when they end, if they are counted.
+    pub(super) traffic: Option<Traffic>,
 }
 
 impl fmt::Debug for Calls {
@@ -153,7 +170,7 @@ fn first<'a>(calls: impl Iterator<Item = (&'a i64, &'a Call)>) -> Option<i64> {
 
 impl Calls {
     pub(super) fn new(ids: WireIds) -> Self {
-        Self { by_id: HashMap::default(), ids, count: 0, given_up: VecDeque::new(), light: Vec::new() }
+        Self { by_id: HashMap::default(), ids, count: 0, given_up: VecDeque::new(), light: Vec::new(), traffic: None }
     }
 
     /// A call takes off, and this is how the child will know it.
@@ -248,8 +265,24 @@ impl Calls {
         !self.light.is_empty()
     }
 
-    /// The child is gone.
+    /// The method that a call names, to be counted.
+    pub(super) fn method(&mut self, name: &str) -> Method {
+        self.traffic.as_mut().map(|traffic| traffic.method(name)).unwrap_or_default()
+    }
+
+    /// The child has answered this one, now.
+    pub(super) fn count_answer(&self, call: &Call, is_error: bool, now: Moment) {
+        if let Some(traffic) = self.traffic.as_ref().filter(|_| call.session_id.is_some()) {
+            traffic.answered(call.method, now.saturating_sub(call.since), is_error);
+        }
+    }
+
+    /// The child is gone. What sessions wait for fails.
     pub(super) fn clear(&mut self) {
+        if let Some(traffic) = &self.traffic {
+            let failed = self.by_id.values().filter(|call| call.waited_for_by().is_some());
+            failed.for_each(|call| traffic.failed(call.method));
+        }
         self.by_id.clear();
         self.light.clear();
         self.given_up.clear();

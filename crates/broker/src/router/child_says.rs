@@ -37,7 +37,7 @@ static ASKS_BACK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"i
 impl Router {
     /// Takes in a line of the child that every reader understands in the same way.
     pub(super) fn child_says_clearly(&mut self, text: &[u8], now: Moment) -> FromChild {
-        if let Some((session_id, edits)) = self.child_says_the_usual(text) {
+        if let Some((session_id, edits)) = self.child_says_the_usual(text, now) {
             self.go_on();
             return FromChild::To(session_id, edits);
         }
@@ -61,7 +61,7 @@ impl Router {
     }
 
     /// Nearly all that a child says is the result of a call that means nothing to us but whose it is.
-    fn child_says_the_usual(&mut self, text: &[u8]) -> Option<(SessionId, Edits)> {
+    fn child_says_the_usual(&mut self, text: &[u8], now: Moment) -> Option<(SessionId, Edits)> {
         let QuickSpans::Result { id, .. } = quick_read_spans(text)? else { return None };
         let ours = number(&text[id.clone()])?;
         let call = self.calls.get(ours)?;
@@ -73,6 +73,7 @@ impl Router {
         let session_id =
             call.waited_for_by().filter(|_| is_plain && call.batch.is_none() && self.claim.by().is_none())?;
         let call = self.calls.remove(ours)?;
+        self.calls.count_answer(&call, false, now);
         self.sessions.landed(session_id);
         self.has_answered = true;
         let mut edits = Edits::none();
@@ -96,6 +97,7 @@ impl Router {
     pub(super) fn unusable(&mut self, id: &Id, why: &str, now: Moment) {
         let Id::Int(ours) = *id else { return };
         let Some(call) = self.land(ours) else { return };
+        self.calls.count_answer(&call, true, now);
         self.learn(ours, &call, Outcome::Error(b"{}"), now);
         if let Some(session_id) = call.session_id.filter(|session_id| self.sessions.get(*session_id).is_some()) {
             let message = self.label.answer_dropped(why);
@@ -156,6 +158,7 @@ impl Router {
         let Some((ours, call)) = call else {
             return FromChild::Log("an answer to nothing that is asked".to_owned());
         };
+        self.calls.count_answer(&call, matches!(outcome, Outcome::Error(_)), now);
         self.has_answered = true;
         self.learn(ours, &call, outcome, now);
         let verdict = match call.session_id.filter(|session_id| self.sessions.get(*session_id).is_some()) {

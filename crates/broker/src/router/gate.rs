@@ -76,6 +76,7 @@ impl Router {
         if !self.sessions.get(session_id).is_some_and(|session| session.heard) {
             return FromSession::Swallow;
         }
+        self.takes_in(now);
         match self.gate.session.check(text) {
             Ok(Agreed::AsItCame) => self.session_says_clearly(session_id, text, now),
             Ok(Agreed::Rewritten(text)) => match self.session_says_clearly(session_id, &text, now) {
@@ -94,6 +95,7 @@ impl Router {
 
     /// Takes in a line of the child, without its ending.
     pub fn child_says(&mut self, text: &[u8], now: Moment) -> FromChild {
+        self.takes_in(now);
         match self.gate.child.check(text) {
             Ok(Agreed::AsItCame) => self.child_says_clearly(text, now),
             Ok(Agreed::Rewritten(text)) => {
@@ -108,6 +110,14 @@ impl Router {
                 FromChild::Swallow
             }
             Err(why) => self.refuse_line_of_child(text, &why, now),
+        }
+    }
+
+    /// A message passes.
+    fn takes_in(&mut self, now: Moment) {
+        self.now = now;
+        if let Some(traffic) = &self.calls.traffic {
+            traffic.message();
         }
     }
 

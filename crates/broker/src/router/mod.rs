@@ -29,6 +29,7 @@ mod tests;
 mod turns;
 mod unread;
 
+use nostray_registry::Traffic;
 use nostray_supervise::error_text::ServerLabel;
 pub use nostray_supervise::wire::ReverseTo;
 use nostray_supervise::{Moment, Protocol};
@@ -146,6 +147,8 @@ pub struct Router {
     /// What errors call the child.
     label: ServerLabel,
     effects: Vec<Effect>,
+    /// When the line came in that is being acted on.
+    now: Moment,
 }
 
 impl Router {
@@ -173,7 +176,19 @@ impl Router {
             has_answered: false,
             label: ServerLabel::default(),
             effects: Vec::new(),
+            now: Moment::ZERO,
         }
+    }
+
+    /// From now on, what passes is counted.
+    pub fn count_traffic(&mut self, traffic: Traffic) {
+        self.calls.traffic = Some(traffic);
+    }
+
+    /// Where what passes is counted, if it is.
+    #[must_use]
+    pub fn traffic(&self) -> Option<&Traffic> {
+        self.calls.traffic.as_ref()
     }
 
     /// What errors are to call the child from now on.

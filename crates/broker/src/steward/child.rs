@@ -1,5 +1,6 @@
 //! Starts and ends the child, and tells its sessions what has become of it.
 
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nostray_pen::OWN_FAILURE;
@@ -84,7 +85,8 @@ impl Steward {
             return self.drive(Event::Emptied(generation, Why::Released.cause()));
         }
         let mut not_for_it = self.attachments.connections();
-        not_for_it.extend(self.control.as_ref().map(std::os::fd::AsFd::as_fd));
+        not_for_it.extend(self.control.as_ref().map(AsFd::as_fd));
+        not_for_it.extend(self.router.traffic().map(AsFd::as_fd));
         match self.keeper.start(generation, &not_for_it) {
             Ok(()) => {
                 self.is_up = true;

@@ -66,6 +66,9 @@ pub fn run() -> Result<u8, Error> {
         name: keeper.name(),
         details: Some(format!("nostray log {} --output", keeper.id())),
     });
+    if !keeper.config().spec.daemon {
+        keeper.counters().into_iter().for_each(|traffic| router.count_traffic(traffic));
+    }
     let mut steward = Steward {
         lifecycle: Lifecycle::new(policy, nostray_sys::process::random()),
         router,

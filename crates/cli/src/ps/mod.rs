@@ -1,9 +1,6 @@
 //! `nostray ps`: every pen, with who uses it and what its tree uses.
 
 mod ended;
-mod json;
-mod listed;
-mod meter;
 mod table;
 mod tree;
 mod watch;
@@ -11,15 +8,14 @@ mod watch;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use nostray_registry::{Hosts, Pen, Unreadable, census};
+use nostray_registry::{Pen, Unreadable, census};
 use nostray_sys::text::escaped_json;
 use nostray_terminal::fit::wrapped;
 use nostray_terminal::{self as terminal, ExitCode};
+use nostray_view::{Listed, Looker, Sort, explain, json};
 
 use crate::selection::Selection;
 use crate::which::{self, ByName};
-use listed::{Listed, Sort};
-use meter::Meter;
 use table::Layout;
 
 /// Show the children that are contained, who uses them, and what their trees use
@@ -125,7 +121,15 @@ these stay.
   cpu          milliseconds
   cpu_percent  of one processor, since the start of each process; with --watch
                since the last time; null without a process
-  tree         {\"pid\", \"parent\", \"command\"} each";
+  tree         {\"pid\", \"parent\", \"command\"} each
+  traffic      of a supervised or shared child, since its keeper was started:
+               messages in both directions, calls that have ended, errors (of
+               them, those answered with an error), and methods, {\"name\",
+               \"calls\", \"errors\", \"milliseconds\"} each; otherwise null
+  last_exit    how the child before this one ended: {\"time\", \"how\"}, or null
+  saved        bytes of memory: sharing (each session beyond the first would
+               have a child of this size), sleeping (what it had when it fell
+               asleep)";
 
 /// The shortest time between two looks. Each takes some milliseconds for each hundred children.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
@@ -141,15 +145,15 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let mut meter = Meter::default();
+    let mut looker = Looker::default();
     if let Some(interval) = args.watch {
-        if let Some(complaint) = look(args, &mut meter).complaint(args) {
+        if let Some(complaint) = look(args, &mut looker).complaint(args) {
             terminal::complain(&complaint);
             return ExitCode::from(1);
         }
-        return watch::watch(interval, !args.json, &mut || look(args, &mut meter).text(args));
+        return watch::watch(interval, !args.json, &mut || look(args, &mut looker).text(args));
     }
-    let seen = look(args, &mut meter);
+    let seen = look(args, &mut looker);
     if let Some(complaint) = seen.complaint(args) {
         terminal::complain(&complaint);
         return ExitCode::from(1);
@@ -171,7 +175,7 @@ struct Seen {
     unknown: Option<String>,
 }
 
-fn look(args: &Args, meter: &mut Meter) -> Seen {
+fn look(args: &Args, looker: &mut Looker) -> Seen {
     let all = census();
     let total = all.len();
     let (mut meant, mut unknown) = (HashSet::new(), None);
@@ -187,13 +191,11 @@ fn look(args: &Args, meter: &mut Meter) -> Seen {
     if unknown.is_none() && !is_for_script && args.selection.session.is_some() && !all.iter().any(is_selected) {
         unknown = Some(args.selection.complaint(&all));
     }
-    let selected = all.into_iter().filter(is_selected);
-    let mut children: Vec<Listed> = selected.map(Listed::on_record).collect();
-    if !args.quiet || args.sort.needs_measures() {
-        let mut hosts = Hosts::default();
-        children = children.into_iter().map(|child| child.measured(&mut hosts, meter)).collect();
-        meter.end_look();
-    }
+    let selected = all.into_iter().filter(is_selected).collect();
+    let mut children = match !args.quiet || args.sort.needs_measures() {
+        true => looker.thorough(selected),
+        false => selected.into_iter().map(Listed::on_record).collect(),
+    };
     args.sort.sort(&mut children);
     Seen { children, total, unknown }
 }
@@ -209,7 +211,10 @@ impl Seen {
             return self.children.iter().map(|child| terminal::line(&child.pen.id)).collect();
         }
         if args.json {
-            let object = json::object(&self.children, args.all.then(ended::ended).as_deref());
+            let mut object = json::object(&self.children);
+            if args.all {
+                object["ended"] = ended::ended().iter().map(ended::Ended::as_json).collect();
+            }
             return escaped_json(&format!("{object:#}\n")).into_owned();
         }
         let width = terminal::line_width();
@@ -242,18 +247,6 @@ impl Seen {
 
     fn unreadable(&self) -> impl Iterator<Item = (&str, &Unreadable)> {
         self.children.iter().filter_map(|child| Some((child.pen.id.as_str(), child.pen.record.as_ref().err()?)))
-    }
-}
-
-/// What is wrong with a record, and what to do.
-pub(crate) fn explain(why: &Unreadable) -> String {
-    match why {
-        Unreadable::Gone => "it has just ended".to_owned(),
-        Unreadable::OtherVersion(version) => {
-            format!("its record is of version {version}; use the nostray that started it")
-        }
-        Unreadable::Damaged(what) => format!("its record is damaged ({what}); `nostray sweep` sets it aside"),
-        Unreadable::NotOurs(what) => format!("its record {what}; it is left alone"),
     }
 }
 

@@ -6,8 +6,8 @@ use nostray_terminal::fitted::{Cell, Column, FittedTable};
 use nostray_terminal::line;
 use nostray_terminal::table::{ago, bytes, short_span, span};
 
-use super::listed::Listed;
 use super::tree;
+use nostray_view::Listed;
 
 /// In place of a number that there is none of.
 const NONE: &str = "-";

@@ -10,7 +10,7 @@ use nostray_sys::text::escaped;
 use nostray_terminal::fit::{columns, cut_middle};
 use nostray_terminal::table::{ago, bytes, short_span};
 
-use super::listed::Listed;
+use nostray_view::Listed;
 
 /// Below a line, by so many blanks.
 const INDENT: usize = 2;

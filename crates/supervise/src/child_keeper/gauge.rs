@@ -53,6 +53,11 @@ fn working_set(folder: &Path) -> Option<u64> {
     Some(current.saturating_sub(cached))
 }
 
+/// The bytes that the processes below this one use.
+pub(super) fn memory_below(guard: Identity) -> u64 {
+    below(guard).into_iter().filter_map(memory_of).sum()
+}
+
 fn below(guard: Identity) -> Vec<Pid> {
     let mut by_parent: HashMap<Pid, Vec<Pid>> = HashMap::new();
     for stat in proc::scan().unwrap_or_default() {

@@ -246,8 +246,9 @@ impl ChildKeeper {
         if let Some(remains) = &child.remains {
             remains.dissolve();
         }
-        if let Some(series) = &self.series {
+        if let Some(series) = &mut self.series {
             series.bury(&child.open_pen.id);
+            series.ended(&cause.to_string());
         }
         if let Some(tenancy) = &mut self.tenancy {
             match state {
@@ -299,6 +300,11 @@ impl ChildKeeper {
     /// Tears the child down. `patience` is how long its input stays open for what is on its way there.
     pub fn tear_down(&mut self, why: Why, patience: Duration) {
         let Some(child) = &mut self.child else { return };
+        if why == Why::Hibernate
+            && let (Some(series), Some((guard, _))) = (&mut self.series, &child.guard)
+        {
+            series.falls_asleep_with(gauge::memory_below(*guard));
+        }
         child.ending = match (order_for(why), why) {
             (Some(order), _) => Ending::Order(order),
             // The signal or the request that stops it reaches it by another way; its input stays open.

@@ -1,6 +1,6 @@
 //! What is on record of a child: its state for `ps`, its story for the journal, and the output that was no message.
 
-use nostray_registry::{SAYS_STOPPING, SeriesKeeper, Story, masked, short_name};
+use nostray_registry::{SAYS_STOPPING, SeriesKeeper, Story, Traffic, masked, short_name};
 use nostray_slot::HeldSlot;
 use nostray_sys::descriptors::write_to_stderr_at_once;
 
@@ -22,6 +22,16 @@ impl ChildKeeper {
                 }
             }
         }
+    }
+
+    /// Counters for what passes between the sessions and the child, which are on record from now on. None without a record, or without
+    /// room for them.
+    #[must_use]
+    pub fn counters(&mut self) -> Option<Traffic> {
+        let series = self.series.as_mut()?;
+        let traffic = Traffic::new().ok()?;
+        series.counts(traffic.number());
+        Some(traffic)
     }
 
     /// What people call this child.

@@ -83,6 +83,7 @@ pub fn run(options: Options) -> Result<u8, Error> {
         }
         None => {
             keeper.keep().map_err(|error| Error::System { action: "become a subreaper", error })?;
+            keeper.counters().into_iter().for_each(|traffic| session.count_traffic(traffic));
             Upstream::Own
         }
     };

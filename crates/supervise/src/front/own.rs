@@ -1,5 +1,6 @@
 //! Starting a child of our own, ending it, and noticing that it has ended.
 
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nostray_pen::PenOpener;
@@ -109,7 +110,8 @@ impl Front<'_> {
     /// Starts a child. Nothing of the last one is left.
     pub(super) fn start(&mut self, generation: Generation) {
         let now = self.now();
-        match self.keeper.start(generation, &[]) {
+        let traffic = self.session.traffic().map(AsFd::as_fd);
+        match self.keeper.start(generation, traffic.as_slice()) {
             Ok(()) => self.session.child_started(generation, now),
             Err(cause) => self.session.child_emptied(generation, cause, now),
         }

@@ -17,7 +17,8 @@ pub(super) const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionI
 impl Session {
     /// Takes in a line of the live child: without its ending, and as it came. What is forwarded goes to the host.
     pub fn child_says(&mut self, text: &[u8], now: Moment) -> Verdict {
-        if self.child_says_the_usual(text) {
+        self.count_message();
+        if self.child_says_the_usual(text, now) {
             self.settle(now);
             return Verdict::Forward;
         }
@@ -29,7 +30,7 @@ impl Session {
             Err(NotAMessage::Empty) => Verdict::Swallow,
             Err(why) => {
                 if let NotAMessage::NotUtf8 { id: Some(id), is_response: true } = &why {
-                    self.unusable(id, "it is not UTF-8, so it is not JSON");
+                    self.unusable(id, "it is not UTF-8, so it is not JSON", now);
                 }
                 Verdict::Log(why.to_string())
             }
@@ -40,7 +41,7 @@ impl Session {
 
     /// Nearly all that a child says is the result of a call that means nothing to us but its id. True if this is one: it goes to
     /// the host.
-    fn child_says_the_usual(&mut self, text: &[u8]) -> bool {
+    fn child_says_the_usual(&mut self, text: &[u8], now: Moment) -> bool {
         if !matches!(self.lifecycle.state(), State::Ready { .. }) || !self.gate.is_open() {
             return false;
         }
@@ -48,7 +49,8 @@ impl Session {
             Some(QuickEnvelope::Result { id })
                 if self.flights.is_plain(&id) && (text.is_ascii() || std::str::from_utf8(text).is_ok()) =>
             {
-                self.flights.answered(&id).is_some()
+                let flight = self.flights.answered(&id);
+                flight.inspect(|flight| self.flights.count_answer(flight, false, now)).is_some()
             }
             _ => false,
         }
@@ -59,7 +61,7 @@ impl Session {
         if let Some(id) = &seen.id {
             let why = too_long(length, limit);
             if seen.is_response {
-                self.unusable(id, &why);
+                self.unusable(id, &why, now);
             } else {
                 let message = format!("this request was not passed on to the client: {why}");
                 let line = error(id, super::INVALID, &message, None);
@@ -70,8 +72,9 @@ impl Session {
     }
 
     /// The host waits for an answer that cannot be given to it.
-    fn unusable(&mut self, id: &Id, why: &str) {
-        if self.flights.answered(id).is_some() {
+    fn unusable(&mut self, id: &Id, why: &str, now: Moment) {
+        if let Some(flight) = self.flights.answered(id) {
+            self.flights.count_answer(&flight, true, now);
             let message = self.label.answer_dropped(why);
             self.effects.push(Effect::ToHost(error(id, INTERNAL, &message, None)));
         }
@@ -134,6 +137,7 @@ impl Session {
         let Some(flight) = self.flights.answered(id) else {
             return Verdict::Log("an answer to nothing that is asked".to_owned());
         };
+        self.flights.count_answer(&flight, matches!(outcome, Outcome::Error(_)), now);
         self.has_answered(now);
         self.learn(flight.note, id, outcome, now);
         Verdict::Forward

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Effect, INTERNAL, INVALID, Protocol, Session, TOO_MANY, Verdict, disputed};
 use crate::cache::Asker;
 use crate::error_text::{Outlook, too_long};
-use crate::flights::Hold;
+use crate::flights::{Ask, Hold};
 use crate::lists::ListKind;
 use crate::machine::{Event, Moment, State, Why};
 use crate::memory::{MAX_REMEMBERED, Note};
@@ -22,6 +22,7 @@ const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 impl Session {
     /// Takes in a line of the host: without its ending, and as it came. What is forwarded goes to the child.
     pub fn host_says(&mut self, text: &[u8], raw: &[u8], now: Moment) -> Verdict {
+        self.count_message();
         match disputed::check(text) {
             Ok(Agreed::AsItCame) => self.host_says_clearly(text, raw, now),
             Ok(Agreed::Rewritten(text)) => {
@@ -67,7 +68,8 @@ impl Session {
         if !is_plain || self.memory.replays.any() {
             return false;
         }
-        self.flights.add(id, Note::Nothing, Hold::Work, None, self.call_timeout.map(|limit| now + limit));
+        let ask = Ask { id, note: Note::Nothing, method: self.flights.method(method) };
+        self.flights.add(ask, Hold::Work, None, self.call_timeout.map(|limit| now + limit), now);
         true
     }
 
@@ -107,7 +109,8 @@ impl Session {
                 {
                     self.input_rounds.remove(0);
                 }
-                self.pass_or_wait(raw, vec![(id, note)], None, true, now)
+                let method = self.flights.method(method.as_bytes());
+                self.pass_or_wait(raw, vec![Ask { id, note, method }], None, true, now)
             }
             Kind::Notification { method, params } => self.host_notification(method, *params, raw, now),
             Kind::Response { id, .. } => match id {
@@ -124,17 +127,18 @@ impl Session {
                 Kind::Request { id, method, params } => {
                     let mut line = envelope.text.to_vec();
                     line.push(b'\n');
-                    asks.push((id.id(), self.note(method, *params, &line)));
+                    let note = self.note(method, *params, &line);
+                    asks.push(Ask { id: id.id(), note, method: self.flights.method(method.as_bytes()) });
                 }
                 Kind::Notification { method, params } => self.notice(method, *params, envelope.text),
                 Kind::Response { id: Some(id), .. } => drop(self.reverse.answered(&id.id())),
                 Kind::Response { id: None, .. } => {}
             }
         }
-        let opens = |(_, note): &&(Id, Note)| matches!(note, Note::Replay(entry) if entry.opens());
+        let opens = |ask: &&Ask| matches!(&ask.note, Note::Replay(entry) if entry.opens());
         let opening = asks.iter().filter(opens).count();
-        if asks.iter().any(|(_, note)| self.is_too_much(note, opening.saturating_sub(1))) {
-            let ids: Vec<_> = asks.into_iter().map(|(id, _)| id).collect();
+        if asks.iter().any(|ask| self.is_too_much(&ask.note, opening.saturating_sub(1))) {
+            let ids: Vec<_> = asks.into_iter().map(|ask| ask.id).collect();
             self.effects.push(Effect::ToHost(errors(&ids, TOO_MANY, &too_many_open(), None)));
             return Verdict::Swallow;
         }
@@ -145,21 +149,14 @@ impl Session {
     }
 
     /// To the child if the gate is open, otherwise into the queue; answered with an error if there will be no child.
-    fn pass_or_wait(
-        &mut self,
-        raw: &[u8],
-        asks: Vec<(Id, Note)>,
-        batch: Option<u64>,
-        needed: bool,
-        now: Moment,
-    ) -> Verdict {
+    fn pass_or_wait(&mut self, raw: &[u8], asks: Vec<Ask>, batch: Option<u64>, needed: bool, now: Moment) -> Verdict {
         let exempt = |note: &Note| matches!(note, Note::Initialize(_));
         let deadline =
-            self.call_timeout.filter(|_| !asks.iter().any(|(_, note)| exempt(note))).map(|limit| now + limit);
+            self.call_timeout.filter(|_| !asks.iter().any(|ask| exempt(&ask.note))).map(|limit| now + limit);
         if self.gate.is_open() {
-            for (id, note) in asks {
-                let hold = if batch.is_none() && self.is_light(&note) { Hold::Light } else { Hold::Work };
-                self.flights.add(id, note, hold, batch, deadline);
+            for ask in asks {
+                let hold = if batch.is_none() && self.is_light(&ask.note) { Hold::Light } else { Hold::Work };
+                self.flights.add(ask, hold, batch, deadline, now);
             }
             return Verdict::Forward;
         }

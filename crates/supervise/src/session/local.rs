@@ -4,6 +4,7 @@ use nostray_rpc::{Id, find, request, result};
 
 use super::host::text_at;
 use super::{Effect, Protocol, Session};
+use crate::flights::Ask;
 use crate::machine::{Event, Moment, State};
 use crate::memory::Note;
 use crate::queue::QueuedLine;
@@ -72,7 +73,8 @@ impl Session {
                 // What was known of it was taken back meanwhile, so only the next child can say.
                 let params = (!params.is_null()).then(|| params.to_string());
                 let line = request(&id, kind.method(), params.as_ref().map(String::as_bytes));
-                self.queue.push(QueuedLine { line, asks: vec![(id, note)], batch: None, deadline: None });
+                let ask = Ask { method: self.flights.method(kind.method()), id, note };
+                self.queue.push(QueuedLine { line, asks: vec![ask], batch: None, deadline: None });
                 self.drive(Event::Demanded, now);
                 self.effects.push(Effect::Demand);
             }

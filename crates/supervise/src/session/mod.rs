@@ -11,13 +11,14 @@ mod tests;
 
 use std::time::Duration;
 
+use nostray_registry::Traffic;
 use nostray_rpc::{Envelope, Id, Kind, Message, error, errors, read};
 use nostray_sys::secrets::masked_text;
 use serde_json::json;
 
 use crate::cache::{Asker, Cache};
 use crate::error_text::{Outlook, ServerLabel};
-use crate::flights::{Flights, Hold};
+use crate::flights::{Ask, Flights, Hold};
 use crate::lifecycle::{self, Activity, Lifecycle};
 use crate::lists::Seen;
 use crate::machine::{Cause, Event, Generation, Moment, Policy, State, Why};
@@ -159,6 +160,23 @@ impl Session {
         }
     }
 
+    /// From now on, what passes is counted.
+    pub fn count_traffic(&mut self, traffic: Traffic) {
+        self.flights.traffic = Some(traffic);
+    }
+
+    /// Where what passes is counted, if it is.
+    #[must_use]
+    pub fn traffic(&self) -> Option<&Traffic> {
+        self.flights.traffic.as_ref()
+    }
+
+    fn count_message(&self) {
+        if let Some(traffic) = self.traffic() {
+            traffic.message();
+        }
+    }
+
     /// What errors are to call the server from now on.
     pub fn call_server(&mut self, label: ServerLabel) {
         self.label = label;
@@ -268,8 +286,8 @@ impl Session {
         while let Some(waiting) = self.queue.overdue(now) {
             let meanwhile = self.meanwhile(now);
             let message = self.label.waited_too_long(limit, &meanwhile, &self.lifecycle.last_words());
-            for (id, _) in &waiting.asks {
-                self.effects.push(Effect::ToHost(error(id, TOO_SLOW, &message, None)));
+            for ask in &waiting.asks {
+                self.effects.push(Effect::ToHost(error(&ask.id, TOO_SLOW, &message, None)));
             }
         }
         self.input_rounds.retain(|until| *until > now);
@@ -396,8 +414,8 @@ impl Session {
         if let Some((id, note)) = self.flights.take_handshake()
             && let Note::Initialize(line) = &note
         {
-            let line = line.to_vec();
-            self.queue.push(QueuedLine { line, asks: vec![(id, note)], batch: None, deadline: None });
+            let (line, method) = (line.to_vec(), self.flights.method("initialize"));
+            self.queue.push(QueuedLine { line, asks: vec![Ask { id, note, method }], batch: None, deadline: None });
         }
     }
 
@@ -512,7 +530,7 @@ impl Session {
         }
         let failure = self.failure(cause, |label, stderr| label.not_made(cause, outlook, stderr));
         for waiting in waiting {
-            let ids: Vec<Id> = waiting.asks.into_iter().map(|(id, _)| id).collect();
+            let ids: Vec<Id> = waiting.asks.into_iter().map(|ask| ask.id).collect();
             self.fail(&ids, waiting.batch.is_some(), &failure);
         }
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::child::SUBSCRIPTION_KEY;
 use super::{Effect, Session, id_value};
-use crate::flights::Hold;
+use crate::flights::{Ask, Hold};
 use crate::lists::{Compared, ListKind, Page, changed_capabilities};
 use crate::machine::{Event, Generation, Moment, State};
 use crate::memory::{Note, Step};
@@ -98,7 +98,9 @@ impl Session {
                 // No child has heard of it yet; what waits opens it.
                 Step::Reopen { id, .. } if self.queue.asks(&id) => {}
                 Step::Reopen { id, line, acknowledged } => {
-                    self.flights.add(id.clone(), Note::Listen(line.clone()), Hold::Nothing, None, None);
+                    let method = self.flights.method("subscriptions/listen");
+                    let ask = Ask { id: id.clone(), note: Note::Listen(line.clone()), method };
+                    self.flights.add(ask, Hold::Nothing, None, None, now);
                     if acknowledged {
                         reopened.push(id);
                     }
@@ -115,8 +117,8 @@ impl Session {
             if self.memory.replays.any() && !self.take_in_waiting(&waiting.line) {
                 continue;
             }
-            for (id, note) in waiting.asks {
-                self.flights.add(id, note, Hold::Work, waiting.batch, waiting.deadline);
+            for ask in waiting.asks {
+                self.flights.add(ask, Hold::Work, waiting.batch, waiting.deadline, now);
             }
             self.effects.push(Effect::ToChild(waiting.line));
         }

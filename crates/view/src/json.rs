@@ -1,14 +1,14 @@
 //! The object for scripts.
 
-use nostray_registry::{Record, State, UsedBy, describe};
+use nostray_registry::{MethodSeen, Record, State, TrafficSeen, UsedBy, describe};
 use nostray_sys::proc::Stat;
 use serde_json::{Value, json};
 
-use super::ended::Ended;
-use super::explain;
-use super::listed::{Condition, Listed};
+use crate::listed::{Condition, Listed, explain};
 
-pub(super) fn object(children: &[Listed], ended: Option<&[Ended]>) -> Value {
+/// All of them.
+#[must_use]
+pub fn object(children: &[Listed]) -> Value {
     let pens: Vec<Value> =
         children.iter().filter_map(|child| child.record().map(|record| pen(child, record))).collect();
     let unreadable = |child: &Listed| {
@@ -16,14 +16,12 @@ pub(super) fn object(children: &[Listed], ended: Option<&[Ended]>) -> Value {
         Some(json!({ "id": child.pen.id, "why": explain(why) }))
     };
     let unreadable: Vec<Value> = children.iter().filter_map(unreadable).collect();
-    let mut object = json!({ "version": 1, "pens": pens, "unreadable": unreadable });
-    if let Some(ended) = ended {
-        object["ended"] = ended.iter().map(Ended::as_json).collect();
-    }
-    object
+    json!({ "version": 1, "pens": pens, "unreadable": unreadable })
 }
 
-fn pen(child: &Listed, record: &Record) -> Value {
+/// One of them.
+#[must_use]
+pub fn pen(child: &Listed, record: &Record) -> Value {
     let (tally, id) = (&child.tally, &child.pen.id);
     let tree: Vec<Value> = child.pen.tree.iter().map(member).collect();
     let used_by: Vec<Value> = child.used_by.iter().map(user).collect();
@@ -32,6 +30,7 @@ fn pen(child: &Listed, record: &Record) -> Value {
         State::BackingOff { cause } | State::Tripped { cause } => Some(cause),
         State::Starting | State::Ready | State::Asleep => None,
     };
+    let saved = child.saved();
     json!({
         "id": id, "name": child.name, "state": child.condition.word_for_scripts(),
         "lingering": child.condition == Condition::Lingering, "used_by": used_by,
@@ -45,6 +44,8 @@ fn pen(child: &Listed, record: &Record) -> Value {
         "eof_grace": record.eof_grace, "term_grace": record.term_grace, "processes": tally.processes,
         "memory": tally.memory, "open_files": tally.files, "cpu": tally.cpu.as_millis() as u64,
         "cpu_percent": child.cpu_percent.map(|percent| (percent * 10.0).round() / 10.0), "tree": tree,
+        "traffic": child.traffic.as_ref().map(traffic),
+        "last_exit": record.last_exit, "saved": { "sharing": saved.sharing, "sleeping": saved.sleeping },
     })
 }
 
@@ -55,4 +56,14 @@ fn user(one: &UsedBy) -> Value {
 fn member(stat: &Stat) -> Value {
     let parent = stat.parent.map(|parent| parent.as_raw_nonzero().get());
     json!({ "pid": stat.pid.as_raw_nonzero().get(), "parent": parent, "command": describe(stat.pid) })
+}
+
+fn traffic(seen: &TrafficSeen) -> Value {
+    let methods: Vec<Value> = seen.methods.iter().map(method).collect();
+    json!({ "messages": seen.messages, "calls": seen.calls, "errors": seen.errors, "methods": methods })
+}
+
+fn method(seen: &MethodSeen) -> Value {
+    json!({ "name": seen.name, "calls": seen.calls, "errors": seen.errors,
+            "milliseconds": seen.time.as_secs_f64() * 1000.0 })
 }

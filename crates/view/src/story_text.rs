@@ -6,13 +6,19 @@ use nostray_registry::Story;
 use nostray_terminal::Ink;
 
 /// An entry in words: what happened, in its colour, and what belongs to it.
-pub(super) struct Words {
-    pub(super) ink: Ink,
-    pub(super) head: String,
-    pub(super) tail: String,
+#[derive(Debug, Clone)]
+pub struct Words {
+    /// The colour of its head.
+    pub ink: Ink,
+    /// What happened.
+    pub head: String,
+    /// What belongs to it.
+    pub tail: String,
 }
 
-pub(super) fn of(story: &Story) -> Words {
+/// An entry of the journal in words.
+#[must_use]
+pub fn of(story: &Story) -> Words {
     let text = in_words(story);
     let (ink, head) = head(story);
     // Without a head of its own, an entry is one piece.

@@ -2,69 +2,122 @@
 
 use std::cmp::Reverse;
 
-use nostray_registry::{Hosts, Pen, Record, State, Tally, UsedBy};
+use nostray_registry::{Pen, Record, State, Tally, TrafficSeen, Unreadable, UsedBy};
 use nostray_terminal::Ink;
 
-use super::meter::Meter;
+use crate::saved::Saved;
 
 /// One child.
 #[derive(Debug)]
-pub(super) struct Listed {
-    pub(super) pen: Pen,
-    pub(super) condition: Condition,
-    pub(super) name: String,
-    pub(super) used_by: Vec<UsedBy>,
-    pub(super) tally: Tally,
+pub struct Listed {
+    /// What is on record of it, and its processes.
+    pub pen: Pen,
+    /// Its state, as people are told it.
+    pub condition: Condition,
+    /// What people call it.
+    pub name: String,
+    /// The programs that use it.
+    pub used_by: Vec<UsedBy>,
+    /// What its tree uses.
+    pub tally: Tally,
     /// Of one processor; none without a process.
-    pub(super) cpu_percent: Option<f64>,
+    pub cpu_percent: Option<f64>,
+    /// What has passed between it and its sessions, if that is counted.
+    pub traffic: Option<TrafficSeen>,
 }
 
 impl Listed {
     /// As it is on record, which is quick.
-    pub(super) fn on_record(pen: Pen) -> Self {
+    #[must_use]
+    pub fn on_record(pen: Pen) -> Self {
         let condition = Condition::of(&pen);
         let name = pen.record.as_ref().map(Record::name).unwrap_or_default();
-        Self { pen, condition, name, used_by: Vec::new(), tally: Tally::default(), cpu_percent: None }
+        let (used_by, tally) = (Vec::new(), Tally::default());
+        Self { pen, condition, name, used_by, tally, cpu_percent: None, traffic: None }
     }
 
-    /// With who uses it, and what it uses.
-    pub(super) fn measured(self, hosts: &mut Hosts, meter: &mut Meter) -> Self {
-        let (used_by, tally, cpu_percent) = (hosts.of(&self.pen), self.pen.tally(), meter.percent(&self.pen.tree));
-        Self { used_by, tally, cpu_percent, ..self }
-    }
-
-    pub(super) fn record(&self) -> Option<&Record> {
+    /// What is on record, if that can be read.
+    #[must_use]
+    pub fn record(&self) -> Option<&Record> {
         self.pen.record.as_ref().ok()
     }
 
     /// Whether it has processes, so that what they use is a number.
-    pub(super) fn is_running(&self) -> bool {
+    #[must_use]
+    pub fn is_running(&self) -> bool {
         self.tally.processes > 0
     }
 
     /// How often it was started again; none if it cannot be.
-    pub(super) fn restarts(&self) -> Option<u64> {
+    #[must_use]
+    pub fn restarts(&self) -> Option<u64> {
         self.record()?.generation.map(|generation| generation.saturating_sub(1))
+    }
+
+    /// How many sessions use it: of a shared child, those that hold it; of another one, the one of its host.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        match self.record().and_then(|record| record.shared.as_ref()) {
+            Some(shared) => shared.leases.len(),
+            None => usize::from(!self.used_by.is_empty()),
+        }
+    }
+
+    /// What sharing it, or putting it to sleep, saves.
+    #[must_use]
+    pub fn saved(&self) -> Saved {
+        let Some(record) = self.record() else { return Saved::default() };
+        let sharing = record.shared.as_ref().map_or(1, |shared| shared.leases.len());
+        match self.condition {
+            Condition::Asleep => Saved::by(sharing, record.slept_with.unwrap_or(0), true),
+            _ => Saved::by(sharing, self.tally.memory, false),
+        }
     }
 }
 
 /// The state of a child as people are told it. Those that need a person come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Condition {
+pub enum Condition {
+    /// Its record cannot be read.
     Unreadable,
+    /// All of nostray's own processes were killed.
     Orphaned,
+    /// The same, and some processes may or may not belong to it.
     Unproved,
+    /// All of nostray's own processes are stopped.
     Frozen,
+    /// It failed too often.
     Tripped,
+    /// It ended by itself, and is started again soon.
     BackingOff,
+    /// Its tree is being torn down.
     Stopping,
+    /// It is being started.
     Starting,
+    /// It runs.
     Ready,
+    /// It is shared, and no session holds it.
     Lingering,
+    /// The next call starts it.
     Asleep,
 }
 
 impl Condition {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Unreadable,
+        Self::Orphaned,
+        Self::Unproved,
+        Self::Frozen,
+        Self::Tripped,
+        Self::BackingOff,
+        Self::Stopping,
+        Self::Starting,
+        Self::Ready,
+        Self::Lingering,
+        Self::Asleep,
+    ];
+
     fn of(pen: &Pen) -> Self {
         match &pen.record {
             Ok(record) if !pen.owner_alive && !record.candidates.is_empty() => Self::Unproved,
@@ -83,7 +136,9 @@ impl Condition {
         }
     }
 
-    pub(super) fn word(self) -> &'static str {
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
         match self {
             Self::Unreadable => "unreadable",
             Self::Orphaned => "orphaned",
@@ -100,11 +155,14 @@ impl Condition {
     }
 
     /// The word that scripts know. They see that a child is lingering in a field of its own.
-    pub(super) fn word_for_scripts(self) -> &'static str {
+    #[must_use]
+    pub fn word_for_scripts(self) -> &'static str {
         if self == Self::Lingering { Self::Ready.word() } else { self.word() }
     }
 
-    pub(super) fn ink(self) -> Ink {
+    /// Its colour.
+    #[must_use]
+    pub fn ink(self) -> Ink {
         match self {
             Self::Unreadable | Self::Orphaned | Self::Unproved | Self::Frozen | Self::Tripped => Ink::Red,
             Self::BackingOff | Self::Stopping | Self::Starting => Ink::Yellow,
@@ -117,7 +175,7 @@ impl Condition {
 
 /// What children are sorted by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Sort {
+pub enum Sort {
     /// The oldest first
     #[default]
     Started,
@@ -137,11 +195,13 @@ pub(super) enum Sort {
 
 impl Sort {
     /// Whether what a child uses decides its place.
-    pub(super) fn needs_measures(self) -> bool {
+    #[must_use]
+    pub fn needs_measures(self) -> bool {
         matches!(self, Self::Memory | Self::Cpu)
     }
 
-    pub(super) fn sort(self, children: &mut [Listed]) {
+    /// Sorts them so.
+    pub fn sort(self, children: &mut [Listed]) {
         // A record that cannot be read tells no time; it comes last. The sorts below keep this order among equals.
         let started = |child: &Listed| child.record().map_or(u64::MAX, |record| record.started);
         children.sort_by(|a, b| (started(a), &a.pen.id).cmp(&(started(b), &b.pen.id)));
@@ -157,5 +217,18 @@ impl Sort {
             Self::State => children.sort_by_key(|child| child.condition),
             Self::Restarts => children.sort_by_key(|child| Reverse(child.restarts())),
         }
+    }
+}
+
+/// What is wrong with a record, and what to do.
+#[must_use]
+pub fn explain(why: &Unreadable) -> String {
+    match why {
+        Unreadable::Gone => "it has just ended".to_owned(),
+        Unreadable::OtherVersion(version) => {
+            format!("its record is of version {version}; use the nostray that started it")
+        }
+        Unreadable::Damaged(what) => format!("its record is damaged ({what}); `nostray sweep` sets it aside"),
+        Unreadable::NotOurs(what) => format!("its record {what}; it is left alone"),
     }
 }

@@ -12,7 +12,7 @@ const SHORTEST_TIME: Duration = Duration::from_secs(1);
 
 /// Measures. At the first look, since the start of each process, as `ps` shows it; at a later one, since the look before, as `top` does.
 #[derive(Debug, Default)]
-pub(super) struct Meter {
+pub(crate) struct Meter {
     last: Option<Look>,
     /// What each process has used, at this look.
     now: HashMap<Identity, Duration>,
@@ -28,7 +28,7 @@ struct Look {
 
 impl Meter {
     /// What these processes use, in percent of one processor. `None` if there is none.
-    pub(super) fn percent(&mut self, processes: &[Stat]) -> Option<f64> {
+    pub(crate) fn percent(&mut self, processes: &[Stat]) -> Option<f64> {
         let shares: Vec<f64> = processes.iter().filter_map(|stat| self.share(stat)).collect();
         (!shares.is_empty()).then(|| shares.iter().sum::<f64>() * 100.0)
     }
@@ -50,7 +50,7 @@ impl Meter {
     }
 
     /// All processes of this look have been measured.
-    pub(super) fn end_look(&mut self) {
+    pub(crate) fn end_look(&mut self) {
         self.last = Some(Look { at: Instant::now(), used: std::mem::take(&mut self.now) });
     }
 }
