@@ -28,6 +28,8 @@ use stewards::Stewards;
 
 /// How long a broker stays without callers and stewards.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
+/// After an event: sessions tend to come in numbers.
+const TIDY_AFTER: Duration = Duration::from_secs(1);
 /// How long a new broker that finds the lock taken waits for the other one to listen, or to leave.
 const OTHER_BROKER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How many connections may have an unfinished request.
@@ -70,6 +72,8 @@ struct Broker {
     /// When to look for stopped stewards. SIGCHLD reports a SIGSTOP, so the broker does not poll for it. Nothing reports a debugger's
     /// stop, so the broker polls while it waits for its stewards to end.
     look_at: Option<Instant>,
+    /// When to give back the memory that the last sessions' start has needed.
+    tidy_at: Option<Instant>,
 }
 
 const SIGNALS: usize = 0;
@@ -119,6 +123,7 @@ impl Broker {
             idle_since: Some(Instant::now()),
             is_stopping: false,
             look_at: None,
+            tidy_at: None,
         }))
     }
 
@@ -129,6 +134,11 @@ impl Broker {
             if self.look_at.is_some_and(|at| at <= Instant::now()) {
                 let again = self.stewards.look_for_stopped(self.is_stopping) || self.is_stopping;
                 self.look_at = again.then(|| Instant::now() + Standstill::PACE);
+            }
+            if self.tidy_at.is_some_and(|at| at <= Instant::now()) {
+                self.tidy_at = None;
+                nostray_sys::memory::release_free();
+                nostray_sys::memory::release_program_pages_at_next_wait();
             }
             let is_idle = self.callers.is_empty() && self.stewards.is_empty();
             self.idle_since = is_idle.then(|| self.idle_since.unwrap_or_else(Instant::now));
@@ -143,6 +153,7 @@ impl Broker {
             }
             for &name in &names {
                 self.on(name);
+                self.tidy_at = Some(Instant::now() + TIDY_AFTER);
             }
         }
         // A front that comes now starts another broker, which waits for the lock.
@@ -153,7 +164,7 @@ impl Broker {
     fn wait(&mut self, names: &mut Vec<usize>) -> io::Result<()> {
         let idle = self.idle_since.map(|since| since + IDLE_TIMEOUT);
         let slow = self.callers.iter().map(|(_, caller)| caller.deadline()).min();
-        let timeout = [idle, slow, self.look_at].into_iter().flatten().min();
+        let timeout = [idle, slow, self.look_at, self.tidy_at].into_iter().flatten().min();
         let timeout = timeout.map(|at| at.saturating_duration_since(Instant::now()));
         self.events.want(SIGNALS, self.signals.as_fd(), Until::Readable, 0);
         if let Some(listener) = self.listener.as_ref().filter(|_| self.callers.len() < MAX_CALLERS) {

@@ -228,6 +228,8 @@ impl Steward {
         if due(self.sweep_at) {
             self.sweep_at = None;
             self.keeper.sweep();
+            // The sweep has touched much of the program once more.
+            self.tidy_at = Some(Instant::now());
         }
         if due(self.tidy_at) {
             self.tidy_at = None;

@@ -271,6 +271,8 @@ impl Front<'_> {
             self.sweep_at = None;
             self.keeper.sweep();
             self.save();
+            // The sweep has touched much of the program once more.
+            self.tidy_at = Some(Instant::now());
         }
     }
 }
