@@ -56,7 +56,7 @@ impl Streams {
 }
 
 /// The most file descriptors that it opens, with those of the pen's front and the child's streams, without what some options need.
-const MAX_OPEN_FILES: u64 = 21;
+const MAX_OPEN_FILES: u64 = 20;
 
 /// What has become of the processes below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -105,7 +105,7 @@ impl Room {
     }
 }
 
-fn limit() -> u64 {
+pub(crate) fn limit() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 

@@ -12,8 +12,11 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::Pid;
+use crate::descriptors::limit;
 
 const WORD: usize = size_of::<u64>();
+/// More than a start needs.
+const SPARE_FILES: u64 = 32;
 
 /// The counting side.
 #[derive(Debug)]
@@ -29,10 +32,14 @@ unsafe impl Send for SharedWords {}
 unsafe impl Sync for SharedWords {}
 
 impl SharedWords {
-    /// So many zeros. Only pages that are written to take memory.
+    /// So many zeros. Only pages that are written to take memory. An error where few more files may be opened: counting must not take
+    /// the file descriptor that a start needs.
     pub fn new(count: usize) -> io::Result<Self> {
         let length = count * WORD;
         let file = memfd_create("nostray-counters", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        if u64::try_from(file.as_raw_fd()).is_ok_and(|number| number + SPARE_FILES > limit()) {
+            return Err(io::Error::other("few more files may be opened"));
+        }
         ftruncate(&file, length as u64)?;
         // A file that shrinks below a mapping kills the process that touches it.
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
