@@ -42,6 +42,8 @@ pub struct Pen {
     pub record: Result<Record, Unreadable>,
     /// The processes of its tree: the child and its descendants, parents before children.
     pub tree: Vec<Stat>,
+    /// The innermost keeper that lives, if that was looked at.
+    keeper: Option<Stat>,
 }
 
 impl Pen {
@@ -81,7 +83,9 @@ impl Pen {
     /// Whether all its keepers are stopped: it acts on nothing until they are continued.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
-        self.owner_alive && self.record.as_ref().is_ok_and(|record| ending::is_frozen(&self.place, record))
+        // Nearly always there is a keeper that runs.
+        let runs = self.keeper.as_ref().is_some_and(|keeper| !keeper.is_stopped());
+        !runs && self.owner_alive && self.record.as_ref().is_ok_and(|record| ending::is_frozen(&self.place, record))
     }
 
     /// Every process of it that lives, nostray's own included.
@@ -107,7 +111,7 @@ impl Census {
     pub fn take(&mut self) -> Vec<Pen> {
         let world = World::current();
         let mut before = std::mem::take(&mut self.known);
-        let mut pens = on_record(|path| {
+        let read = &mut |path: &Path| {
             let stamp = stamp_of(path);
             let known = before.remove(path).filter(|(stamp_before, _)| Some(*stamp_before) == stamp);
             let record = known.map_or_else(|| Record::read(path), |(_, record)| Ok(record));
@@ -115,13 +119,15 @@ impl Census {
                 self.known.insert(path.to_owned(), (stamp, record.clone()));
             }
             record
-        });
+        };
+        let mut pens = on_record(read);
         for pen in &mut pens {
-            if let Ok(record) = &pen.record
-                && world.as_ref() == Some(&record.world())
-                && record.generation.is_none()
-            {
-                pen.tree = tree_below(record);
+            let record = pen.record.as_ref().ok().filter(|record| world.as_ref() == Some(&record.world()));
+            pen.keeper = record.and_then(|record| record.keepers().iter().find_map(alive));
+            // Each keeper holds the lock for as long as it lives.
+            pen.owner_alive = pen.keeper.is_some() || owner_is_alive(&pen.place, &pen.id);
+            if let Some(record) = record.filter(|record| record.generation.is_none()) {
+                pen.tree = tree_below(record, pen.keeper.clone());
             }
         }
         folded(pens)
@@ -133,27 +139,34 @@ fn stamp_of(path: &Path) -> Option<FileStamp> {
     Some((found.dev(), found.ino(), found.mtime(), found.mtime_nsec()))
 }
 
-/// Every record that is there, without its tree.
-fn on_record(mut read: impl FnMut(&Path) -> Result<Record, Unreadable>) -> Vec<Pen> {
+/// Every record that is there, without its owner and its tree.
+fn on_record(read: &mut dyn FnMut(&Path) -> Result<Record, Unreadable>) -> Vec<Pen> {
     let mut pens = Vec::new();
     for place in Place::all() {
         for id in record::ids(&place).unwrap_or_default() {
             let record = read(&record::path(&place, &id));
-            if record == Err(Unreadable::Gone) {
-                continue;
+            if record != Err(Unreadable::Gone) {
+                let (owner_alive, tree, keeper) = (false, Vec::new(), None);
+                pens.push(Pen { id, place: place.clone(), owner_alive, record, tree, keeper });
             }
-            let owner_alive = owner_is_alive(&place, &id);
-            pens.push(Pen { id, place: place.clone(), owner_alive, record, tree: Vec::new() });
         }
     }
     pens
+}
+
+/// This very process, if it has not ended.
+fn alive(who: &Identity) -> Option<Stat> {
+    Stat::of(who.pid).filter(|stat| stat.start == who.start && !stat.is_zombie())
 }
 
 /// Every pen on record.
 #[must_use]
 pub fn census() -> Vec<Pen> {
     let world = World::current();
-    let mut pens = on_record(Record::read);
+    let mut pens = on_record(&mut Record::read);
+    for pen in &mut pens {
+        pen.owner_alive = owner_is_alive(&pen.place, &pen.id);
+    }
     if pens.is_empty() {
         return pens; // and not a look at the processes of the whole machine
     }
@@ -211,11 +224,10 @@ fn number_in_series(id: &str) -> u64 {
 }
 
 /// The same tree as [`tree_of`] finds it, by the kernel's lists of children.
-fn tree_below(record: &Record) -> Vec<Stat> {
+fn tree_below(record: &Record, keeper: Option<Stat>) -> Vec<Stat> {
     let keepers = record.keepers();
-    let alive = |who: &Identity| Stat::of(who.pid).filter(|stat| stat.start == who.start && !stat.is_zombie());
     let mut tree = Vec::new();
-    let mut parents: Vec<Stat> = keepers.iter().find_map(alive).into_iter().collect();
+    let mut parents = Vec::from_iter(keeper);
     if parents.is_empty() {
         parents.extend(record.child.and_then(Process::identity).as_ref().and_then(alive));
         tree.clone_from(&parents);

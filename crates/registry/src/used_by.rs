@@ -1,6 +1,7 @@
 //! Who uses a child: the programs that hold it, under the names that people know them by. For people: nothing is decided by it.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use nostray_sys::identity::{Identity, World};
 use nostray_sys::proc::{Stat, command_of, program_of};
@@ -47,8 +48,18 @@ pub struct UsedBy {
 #[derive(Debug)]
 pub struct Hosts {
     world: Option<World>,
-    known: HashMap<Process, Option<(String, Process)>>,
+    known: HashMap<Process, KnownHost>,
 }
+
+#[derive(Debug, Clone)]
+struct KnownHost {
+    found: Option<(String, Process)>,
+    /// When to look again: a shell may have become another program.
+    until: Instant,
+}
+
+/// A host that was found is looked at again after this time, and up to as much again, so that not all of many are due at once.
+const KNOWN_FOR: Duration = Duration::from_secs(10);
 
 impl Default for Hosts {
     fn default() -> Self {
@@ -91,7 +102,20 @@ impl Hosts {
 
     /// This process, or the nearest one above it that is not nostray's own.
     fn host_at(&mut self, process: Process) -> Option<(String, Process)> {
-        self.known.entry(process).or_insert_with(|| find_host(process)).clone()
+        let now = Instant::now();
+        if let Some(known) = self.known.get(&process).filter(|known| known.until > now) {
+            return known.found.clone();
+        }
+        let found = find_host(process);
+        let spread = KNOWN_FOR.mul_f64(f64::from(process.pid % 100) / 100.0);
+        self.known.insert(process, KnownHost { found: found.clone(), until: now + KNOWN_FOR + spread });
+        found
+    }
+
+    /// Forgets what is long out of date: its processes have ended.
+    pub fn tidy(&mut self) {
+        let now = Instant::now();
+        self.known.retain(|_, known| known.until + KNOWN_FOR > now);
     }
 }
 

@@ -160,15 +160,23 @@ pub fn children_of_self() -> Option<Vec<Pid>> {
 #[must_use]
 pub fn children_of(parent: &Stat) -> Vec<Pid> {
     let pid = parent.pid;
-    let list = |thread: &str| std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/children"));
-    let mut lists = Vec::new();
+    let mut list = Vec::new();
+    // `read_to_end` would ask for the size first, which is unknown.
+    let mut read = |thread: &str| -> io::Result<()> {
+        let (mut file, mut some) = (File::open(format!("/proc/{pid}/task/{thread}/children"))?, [0; 4096]);
+        while let count @ 1.. = file.read(&mut some)? {
+            list.extend_from_slice(&some[..count]);
+        }
+        list.push(b' ');
+        Ok(())
+    };
     if parent.threads <= 1 {
-        lists.extend(list(&pid.to_string()));
+        read(&pid.to_string()).ok(); // it has ended
     } else if let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) {
         let names = threads.filter_map(|thread| thread.ok()?.file_name().into_string().ok());
-        lists.extend(names.filter_map(|thread| list(&thread).ok()));
+        names.for_each(|thread| drop(read(&thread)));
     }
-    let numbers = lists.iter().flat_map(|list| list.split_ascii_whitespace());
+    let numbers = list.split(u8::is_ascii_whitespace).filter_map(|number| std::str::from_utf8(number).ok());
     numbers.filter_map(|number| number.parse().ok()).filter_map(pid_from).collect()
 }
 

@@ -14,16 +14,13 @@ use crate::meter::Meter;
 
 /// What a process shares with others takes the kernel long to say: a millisecond for a hundred megabytes. A view that refreshes spends at
 /// most this on it in one look, and knows the rest from looks before.
-const MEMORY_BUDGET: Duration = Duration::from_millis(12);
-/// Hosts are asked for their names again after this time: a shell may have become another program.
-const HOSTS_FOR: Duration = Duration::from_secs(10);
+const MEMORY_BUDGET: Duration = Duration::from_millis(8);
 
 /// Looks.
 #[derive(Debug, Default)]
 pub struct Looker {
     census: Census,
     hosts: Hosts,
-    hosts_since: Option<Instant>,
     meter: Meter,
     readers: HashMap<String, (Process, TrafficReader)>,
     memory: HashMap<Identity, KnownMemory>,
@@ -43,18 +40,15 @@ struct KnownMemory {
 impl Looker {
     /// These, with what they use, measured now and to its end. For a view that looks once, or now and then.
     pub fn thorough(&mut self, pens: Vec<Pen>) -> Vec<Listed> {
-        (self.hosts, self.hosts_since) = (Hosts::default(), None);
+        self.hosts = Hosts::default();
         self.look(pens, Pen::tally)
     }
 
     /// The same for a view that refreshes: cheaper, and without the number of open files. What it says of memory may be some looks old.
     pub fn quick(&mut self) -> Vec<Listed> {
-        let now = Instant::now();
-        if self.hosts_since.is_none_or(|since| now.duration_since(since) > HOSTS_FOR) {
-            (self.hosts, self.hosts_since) = (Hosts::default(), Some(now));
-        }
         let pens = self.census.take();
-        self.measure_memory(&pens, now);
+        self.hosts.tidy();
+        self.measure_memory(&pens, Instant::now());
         let memory = std::mem::take(&mut self.memory);
         let tally = |pen: &Pen| {
             let known = |stat: &Stat| memory.get(&Identity::from(stat)).map_or(0, |known| known.bytes);
