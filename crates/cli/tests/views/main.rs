@@ -1,0 +1,4 @@
+//! What people and Prometheus look at: `nostray web`, `nostray metrics`.
+
+mod metrics;
+mod web;
