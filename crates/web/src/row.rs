@@ -202,7 +202,7 @@ fn method(seen: &MethodSeen) -> MethodTold<'_> {
         name: &seen.name,
         calls: seen.calls,
         errors: seen.errors,
-        mean: (seen.answers > 0).then(|| tenths(mean)),
+        mean: (seen.answers > 0).then(|| (mean * 100.0).round() / 100.0),
     }
 }
 

@@ -1,10 +1,10 @@
 //! The secret in the address. Every program on the machine can connect to a loopback address, so being there proves nothing.
 
 use std::fmt;
-use std::fs::OpenOptions;
+use std::fs::{DirBuilder, OpenOptions};
 use std::hint::black_box;
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use nostray_sys::process::random_numbers;
@@ -78,6 +78,9 @@ fn read(path: &Path) -> io::Result<Token> {
 
 fn write_new(path: &Path) -> io::Result<Token> {
     let token = Token::new();
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(format!("{}\n", token.as_str()).as_bytes())?;
     Ok(token)

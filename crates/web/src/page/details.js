@@ -37,7 +37,8 @@ async function openDetails(takesFocus = true) {
   showDetails();
   if (takesFocus) {
     $("details").focus({ preventScroll: true });
-    $("details").scrollIntoView({ block: "nearest" });
+    // On a wide screen the details stand beside the list.
+    if (innerWidth < 1000) $("details").scrollIntoView({ block: "start" });
   }
   await loadHistory(row.id);
 }

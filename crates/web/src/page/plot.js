@@ -72,7 +72,7 @@ class Plot {
     const bottom = PLOT.height - PLOT.bottom, end = PLOT.width - PLOT.right;
     for (const value of [0, top / 2, top]) {
       yield makeSvg("path", { class: "axis", d: `M${PLOT.left} ${y(value)}H${end}` });
-      yield makeSvg("text", { x: PLOT.left - 6, y: y(value) + 4, "text-anchor": "end" }, this.write(value));
+      yield makeSvg("text", { x: PLOT.left - 6, y: y(value) + 4, "text-anchor": "end" }, value ? this.write(value) : "0");
     }
     const times = [["5 min ago", PLOT.left, "start"], ["2:30", (PLOT.left + end) / 2, "middle"], ["now", end, "end"]];
     for (const [text, x, anchor] of times) yield makeSvg("text", { x, y: bottom + 15, "text-anchor": anchor }, text);
