@@ -1,17 +1,17 @@
 
 // A value over the last five minutes, with axes, and the value under the pointer.
 
-const PLOT = { width: 420, height: 130, left: 48, right: 8, top: 8, bottom: 20, time: 300000 };
+const PLOT = { height: 130, left: 48, right: 8, top: 8, bottom: 20, time: 300000 };
 
 class Plot {
   // `curves`: a function each, from a sample and the one before to a number or null.
   constructor(figure, title, curves, write) {
-    Object.assign(this, { curves, write, samples: [], cursor: null });
+    Object.assign(this, { figure, curves, write, samples: [], cursor: null, width: 420 });
     this.caption = make("figcaption");
     this.value = make("b");
     this.caption.append(make("span", "", title), this.value);
     this.title = title;
-    this.svg = makeSvg("svg", { viewBox: `0 0 ${PLOT.width} ${PLOT.height}`, role: "img", tabindex: 0 });
+    this.svg = makeSvg("svg", { role: "img", tabindex: 0 });
     figure.replaceChildren(this.caption, this.svg);
     this.svg.addEventListener("pointermove", (event) => this.pointAt(event));
     this.svg.addEventListener("pointerleave", () => this.point(null));
@@ -26,7 +26,7 @@ class Plot {
 
   pointAt(event) {
     const box = this.svg.getBoundingClientRect();
-    const time = this.timeAt(((event.clientX - box.left) / box.width) * PLOT.width);
+    const time = this.timeAt(((event.clientX - box.left) / box.width) * this.width);
     const distance = (sample) => Math.abs(sample[0] - time);
     let nearest = null;
     this.samples.forEach((sample, index) => {
@@ -49,14 +49,17 @@ class Plot {
   }
 
   timeAt(x) {
-    const share = (x - PLOT.left) / (PLOT.width - PLOT.left - PLOT.right);
+    const share = (x - PLOT.left) / (this.width - PLOT.left - PLOT.right);
     return known.now - PLOT.time * (1 - share);
   }
 
   draw() {
+    // One unit is one pixel, so that the text is as large as other text.
+    this.width = Math.max(200, this.figure.clientWidth || this.width);
+    this.svg.setAttribute("viewBox", `0 0 ${this.width} ${PLOT.height}`);
     const values = this.curves.map((curve) => this.samples.map((sample, index) => curve(sample, this.samples[index - 1])));
     const top = niceTop(Math.max(...values.flat().filter((value) => value !== null), 0), this.write);
-    const x = (time) => PLOT.left + (1 - (known.now - time) / PLOT.time) * (PLOT.width - PLOT.left - PLOT.right);
+    const x = (time) => PLOT.left + (1 - (known.now - time) / PLOT.time) * (this.width - PLOT.left - PLOT.right);
     const y = (value) => PLOT.height - PLOT.bottom - (value / top) * (PLOT.height - PLOT.bottom - PLOT.top);
     const parts = [...this.axes(top, y)];
     values.forEach((curve, number) => parts.push(...this.curve(curve, number, x, y)));
@@ -69,7 +72,7 @@ class Plot {
   }
 
   *axes(top, y) {
-    const bottom = PLOT.height - PLOT.bottom, end = PLOT.width - PLOT.right;
+    const bottom = PLOT.height - PLOT.bottom, end = this.width - PLOT.right;
     for (const value of [0, top / 2, top]) {
       yield makeSvg("path", { class: "axis", d: `M${PLOT.left} ${y(value)}H${end}` });
       yield makeSvg("text", { x: PLOT.left - 6, y: y(value) + 4, "text-anchor": "end" }, value ? this.write(value) : "0");

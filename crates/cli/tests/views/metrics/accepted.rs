@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use badchild::Folder;
 use serde_json::json;
 use testkit::stage::Stage;
 
@@ -91,4 +92,19 @@ fn hostile_names_do_not_break_the_text_and_a_thousand_methods_do_not_flood_it() 
     assert!(calls.len() < 200, "{} methods", calls.len());
     assert!(text.len() < 500_000, "{} bytes", text.len());
     caller.end(&stage);
+}
+
+#[test]
+fn promtool_accepts_the_configuration_in_the_page() {
+    if !has("promtool") {
+        return;
+    }
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    let page = std::fs::read_to_string(page).expect("read the page");
+    let block = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a block");
+    let folder = Folder::new("config");
+    let file = folder.path().join("prometheus.yml");
+    std::fs::write(&file, block).expect("write");
+    let output = Command::new("promtool").args(["check", "config", "--syntax-only"]).arg(file).output().expect("run");
+    assert!(output.status.success(), "{output:?}");
 }

@@ -9,7 +9,7 @@ use crate::web::pen;
 #[test]
 fn the_values_are_those_of_ps() {
     let stage = Stage::new();
-    let mut sessions = vec![stage.shared(&["--key", "memory"], &[]), stage.shared(&["--key", "memory"], &[])];
+    let mut sessions = [stage.shared(&["--key", "memory"], &[]), stage.shared(&["--key", "memory"], &[])];
     let mut supervised = stage.start(&["--respawn", "--label", "name=files"], &[]);
     supervised.initialize();
     for _ in 0..3 {

@@ -20,7 +20,8 @@ fn serve_forever(listener: TcpListener) {
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else { return };
         let mut request = [0; 4096];
-        stream.read(&mut request).ok();
+        // Whatever it asks for, or nothing.
+        let Ok(_) = stream.read(&mut request) else { continue };
         let page = "<!doctype html><link rel=icon href='data:,'><title>other</title>";
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n";
         write!(stream, "{head}Content-Length: {}\r\n\r\n{page}", page.len()).ok();
