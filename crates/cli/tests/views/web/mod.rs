@@ -10,6 +10,7 @@ mod journal;
 mod keyboard;
 mod looks;
 mod origins;
+mod picture;
 mod refused;
 mod shows;
 mod troubles;
