@@ -52,6 +52,7 @@ pub(crate) enum Command {
     Restart(crate::restart::Args),
     Sweep(crate::sweep::Args),
     Log(crate::log::Args),
+    Web(nostray_web::Args),
     Metrics(crate::metrics::Args),
     Slot(crate::slot::SlotCommand),
     Broker(crate::broker::BrokerArgs),

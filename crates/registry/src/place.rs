@@ -55,6 +55,16 @@ impl Place {
         candidates().into_iter().filter(|path| is_ours(path).is_ok()).map(|path| Self { path }).collect()
     }
 
+    /// Directories in which there may be records, and which are not read: each with the reason.
+    #[must_use]
+    pub fn refused() -> Vec<String> {
+        let why = |path: &PathBuf| match is_ours(path).and_then(|()| std::fs::read_dir(path).map(drop)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Some(format!("{}: {error}", path.display())),
+            _ => None,
+        };
+        candidates().iter().filter_map(why).collect()
+    }
+
     /// Where a place is or may appear.
     pub(crate) fn possible() -> Vec<PathBuf> {
         candidates()

@@ -4,6 +4,7 @@
 pub mod debugger;
 pub mod many;
 pub mod memory;
+pub mod peers;
 pub mod person;
 pub mod puppet;
 pub mod screen;

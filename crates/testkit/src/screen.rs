@@ -48,6 +48,11 @@ impl Screen {
         resize_terminal(&self.master, columns, rows).expect("resize");
     }
 
+    /// Closes the terminal, as when its window is closed.
+    pub fn close_terminal(&mut self) {
+        self.master = File::open("/dev/null").expect("open");
+    }
+
     /// Presses keys.
     pub fn types(&mut self, keys: &str) {
         self.master.write_all(keys.as_bytes()).expect("type");

@@ -13,7 +13,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 16] = [
     "run",
     "share",
     "hold",
@@ -23,6 +23,8 @@ const COMMANDS: [&str; 14] = [
     "slot",
     "sweep",
     "log",
+    "web",
+    "metrics",
     "broker",
     "doctor",
     "demo",
