@@ -19,13 +19,13 @@ const HELP: [(&str, &str); 21] = [
     ("q Esc", "end; Esc takes the filter away first"),
     ("", ""),
     ("USED BY", "programs that use the child; a number for several"),
-    ("MEM", "memory of its whole tree; then the same over time, 5 s a step"),
+    ("MEM", "memory of its whole tree; TREND: the same over time, 5 s a step"),
     ("CPU", "of one processor, since the last refresh"),
     ("MSG/m", "messages a minute; of supervised and shared children only"),
     ("ERR/m", "calls a minute that failed; the same children"),
     ("RST", "how often the child was started again"),
     ("AGE", "since its start"),
-    ("saved", "memory that more children or waking ones would use"),
+    ("saved", "memory that a child for each session, and none asleep, would use"),
 ];
 /// Room for a key or a heading.
 const WIDTH: usize = 9;

@@ -16,7 +16,7 @@ pub(crate) fn below(child: &Listed, looker: &Looker, width: usize) -> Vec<String
                 lines.push(format!("  {} sessions, 1 child: {}", shared.leases.len(), child.saved().in_words()));
             }
             if let Some(exit) = &record.last_exit {
-                lines.push(format!("  the child before this one {}", exit.how));
+                lines.push(format!("  before: {}", exit.how));
             }
         }
         Err(why) => lines.push(format!("  {}", explain(why))),

@@ -1,0 +1,3 @@
+//! The views that refresh, on what real children do.
+
+mod top;
