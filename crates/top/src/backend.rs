@@ -14,16 +14,20 @@ const USUAL_SIZE: Size = Size { width: 80, height: 24 };
 
 /// The bytes of one frame.
 #[derive(Debug, Default)]
-pub(crate) struct FrameBytes(Vec<u8>);
+pub(crate) struct FrameBytes {
+    bytes: Vec<u8>,
+    /// ratatui says with each frame whether there is a cursor. Only a change is drawn, so that a frame that is like the last one is empty.
+    has_cursor: bool,
+}
 
 impl FrameBytes {
     /// What was drawn since the last call.
     pub(crate) fn take(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.0)
+        std::mem::take(&mut self.bytes)
     }
 
     fn put(&mut self, text: std::fmt::Arguments<'_>) {
-        self.0.write_fmt(text).ok(); // memory takes everything
+        self.bytes.write_fmt(text).ok(); // memory takes everything
     }
 }
 
@@ -75,12 +79,16 @@ impl Backend for FrameBytes {
     }
 
     fn hide_cursor(&mut self) -> Result<(), Infallible> {
-        self.put(format_args!("\x1b[?25l"));
+        if std::mem::replace(&mut self.has_cursor, false) {
+            self.put(format_args!("\x1b[?25l"));
+        }
         Ok(())
     }
 
     fn show_cursor(&mut self) -> Result<(), Infallible> {
-        self.put(format_args!("\x1b[?25h"));
+        if !std::mem::replace(&mut self.has_cursor, true) {
+            self.put(format_args!("\x1b[?25h"));
+        }
         Ok(())
     }
 

@@ -109,8 +109,10 @@ impl Screen {
         }
         let Ok(_) = self.terminal.draw(|frame| draw::draw(frame, app));
         let drawn = self.terminal.backend_mut().take();
-        for part in [BEGIN_FRAME, &drawn, END_FRAME] {
-            self.unwritten.extend(part);
+        if !drawn.is_empty() {
+            for part in [BEGIN_FRAME, &drawn, END_FRAME] {
+                self.unwritten.extend(part);
+            }
         }
         self.write_more()
     }

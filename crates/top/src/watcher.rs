@@ -1,17 +1,20 @@
 //! A process that restores the terminal if `top` is killed by SIGKILL, which leaves `top` itself no time for it.
 //!
 //! It waits for the end of a pipe that only `top` can write to, and so it ends with `top`, however that ends. The kernel closes the
-//! files of a dying process before it tells the process's parent, so the terminal is usually restored before the shell prompts.
+//! files of a dying process before it tells the process's parent, so the terminal is usually restored before the shell prompts. A shell
+//! that is quicker prompts on the screen that is then left; the next line that a person enters shows the prompt.
 
 use std::io::{self, Read, Write};
 
-use nostray_sys::process::{Pid, Side, exit_now, fork, reap_child, set_name, setsid};
+use nostray_sys::process::{Pid, Side, exit_now, fork, raise_priority, reap_child, set_name, setsid};
 use nostray_sys::signal::SignalSet;
 use nostray_sys::startup::set_title;
 
 use crate::screen::{Restore, TerminalFile};
 
 const NAME: &str = "nostray-screen";
+/// Behind what was on the screen before.
+const SAID: &[u8] = b"nostray top was killed; the terminal is restored\r\n";
 /// What `top` tells: that it has the terminal, and that it has given it back.
 const TAKEN: u8 = b't';
 const RETURNED: u8 = b'r';
@@ -36,6 +39,7 @@ impl Watcher {
                 // Neither a signal to the job nor the end of the terminal's session ends it before `top` ends.
                 setsid().ok();
                 SignalSet::full().set_as_mask().ok();
+                raise_priority();
                 if is_taken_at_the_end(from) {
                     restore_after_kill(terminal, restore);
                 }
@@ -88,5 +92,6 @@ fn restore_after_kill(terminal: &TerminalFile, restore: &Restore) {
     if ours.are_those_of(terminal) {
         restore.settings.apply_to(terminal).ok();
     }
-    terminal.write_within_a_second(restore.sequence).ok();
+    // If the terminal is gone, there is nothing to restore.
+    terminal.write_within_a_second(&[restore.sequence, SAID].concat()).ok();
 }

@@ -13,11 +13,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "run",
     "share",
     "hold",
     "ps",
+    "top",
     "stop",
     "restart",
     "slot",
