@@ -191,7 +191,7 @@ fn next_event(
         match app.press(key) {
             Next::Stay => {}
             Next::Look => result = Event::LookNow,
-            Next::Redraw => screen.redraw_all()?,
+            Next::Redraw => screen.redraw_all(),
             Next::End => return Ok(Event::End(ExitCode::SUCCESS)),
         }
     }

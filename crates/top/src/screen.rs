@@ -78,7 +78,8 @@ impl Screen {
         self.settings.for_single_keys().apply_to(standard_input())?;
         self.unwritten.clear();
         self.unwritten.extend(ENTER);
-        self.redraw_all()
+        self.redraw_all();
+        Ok(())
     }
 
     /// Gives the terminal back.
@@ -118,9 +119,8 @@ impl Screen {
     }
 
     /// Draws all of it, not only what has changed, the next time.
-    pub(crate) fn redraw_all(&mut self) -> io::Result<()> {
+    pub(crate) fn redraw_all(&mut self) {
         let Ok(()) = self.terminal.clear();
-        Ok(())
     }
 
     /// Whether something that was drawn is not written yet.

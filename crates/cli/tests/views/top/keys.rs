@@ -71,7 +71,7 @@ fn the_tree_shows_processes_and_holders_of_the_selected_child_then_of_all() {
     let Some(terminal) = Tmux::start(&stage, 100, 30) else { return };
     let callers = ["alpha", "beta"].map(|name| supervised(&stage, name)).into();
     terminal.runs_nostray("top --interval 0.2");
-    terminal.shows_that("both are there", |screen| names_of_two(screen));
+    terminal.shows_that("both are there", names_of_two);
     terminal.press(&["j", "t"]);
     let screen = terminal.shows("held by ");
     let lines: Vec<&str> = screen.lines().collect();
