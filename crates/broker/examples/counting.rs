@@ -32,7 +32,8 @@ fn main() {
 
 fn call(id: u32) -> Vec<u8> {
     let padding = "x".repeat(110);
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"echo","text":"{padding}"}}}}"#).into()
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"echo","text":"{padding}"}}}}"#)
+        .into()
 }
 
 fn answer(id: &str) -> Vec<u8> {

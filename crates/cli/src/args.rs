@@ -48,6 +48,7 @@ pub(crate) enum Command {
     Share(crate::share::ShareArgs),
     Hold(crate::hold::HoldArgs),
     Ps(crate::ps::Args),
+    Top(nostray_top::Args),
     Stop(crate::stop::Args),
     Restart(crate::restart::Args),
     Sweep(crate::sweep::Args),

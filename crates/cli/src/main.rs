@@ -1,4 +1,4 @@
-//! `nostray`: no stray processes. Each command has a file of its own, or a crate (`doctor`, `demo`, `web`); this file tells them apart.
+//! `nostray`: no stray processes. Each command has a file of its own, or a crate (`doctor`, `demo`, `top`, `web`); this file tells them apart.
 
 #![cfg_attr(not(test), no_main)]
 
@@ -75,6 +75,7 @@ fn for_people(command: Command) -> ExitCode {
         Command::Broker(args) => broker::run(args),
         Command::Restart(args) => restart::run(&args),
         Command::Ps(args) => ps::run(&args),
+        Command::Top(args) => nostray_top::run(&args),
         Command::Stop(args) => stop::run(&args),
         Command::Sweep(args) => sweep::run(&args),
         Command::Log(args) => log::run(&args),

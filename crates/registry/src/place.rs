@@ -55,14 +55,14 @@ impl Place {
         candidates().into_iter().filter(|path| is_ours(path).is_ok()).map(|path| Self { path }).collect()
     }
 
-    /// Directories in which there may be records, and which are not read: each with the reason.
+    /// The directories in which there may be records and that cannot be read, each with the reason.
     #[must_use]
-    pub fn refused() -> Vec<String> {
-        let why = |path: &PathBuf| match is_ours(path).and_then(|()| std::fs::read_dir(path).map(drop)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Some(format!("{}: {error}", path.display())),
-            _ => None,
+    pub fn unreadable() -> Vec<(PathBuf, io::Error)> {
+        let why = |path: &Path| is_ours(path).and_then(|()| std::fs::read_dir(path).map(drop)).err();
+        let is_there = |(_, why): &(PathBuf, io::Error)| {
+            !matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         };
-        candidates().iter().filter_map(why).collect()
+        candidates().into_iter().filter_map(|path| why(&path).map(|why| (path, why))).filter(is_there).collect()
     }
 
     /// Where a place is or may appear.

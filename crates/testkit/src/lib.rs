@@ -11,6 +11,7 @@ pub mod screen;
 pub mod sharing;
 pub mod slots;
 pub mod stage;
+pub mod tmux;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

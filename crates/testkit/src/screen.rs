@@ -90,6 +90,12 @@ impl Screen {
         true
     }
 
+    /// Closes the terminal, as a closed window does.
+    pub fn hang_up(&mut self) {
+        // The last descriptor of the master.
+        self.master = File::open("/dev/null").expect("open");
+    }
+
     /// Waits for the end of the command, and returns its exit code.
     pub fn code(&mut self) -> Option<i32> {
         let mut status = None;

@@ -118,6 +118,8 @@ impl Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
+
     use nostray_registry::Cause;
     use std::path::PathBuf;
 

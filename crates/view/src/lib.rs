@@ -12,6 +12,7 @@ mod meter;
 pub mod metrics;
 mod saved;
 pub mod story_text;
+pub mod tree;
 
 pub use ends::Ends;
 pub use history::{Rates, Sample};

@@ -23,7 +23,7 @@ pub(crate) struct Notes {
 impl Notes {
     /// What there is to say now. `is_sharing`: some child is shared, so that there is a broker.
     pub(crate) fn now(&mut self, is_sharing: bool) -> Vec<String> {
-        let refused = Place::refused().into_iter();
+        let refused = Place::unreadable().into_iter().map(|(path, why)| format!("{}: {why}", path.display()));
         let mut notes: Vec<String> = refused.map(|why| format!("Records cannot be read: {why}")).collect();
         notes.extend(self.broker(is_sharing));
         notes

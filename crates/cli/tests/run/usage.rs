@@ -13,11 +13,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "run",
     "share",
     "hold",
     "ps",
+    "top",
     "stop",
     "restart",
     "slot",

@@ -2,4 +2,5 @@
 
 mod counted;
 mod metrics;
+mod top;
 mod web;

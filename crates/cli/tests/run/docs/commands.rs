@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use badchild::in_parallel;
 use nostray_sys::Signal;
+use testkit::person::Person;
 use testkit::stage::Caller;
 
 use super::home::{Home, server_in};
@@ -95,6 +96,17 @@ fn expect_lines(home: &Home, line: &str) {
     assert!(!caller.process.wait().expect("wait").success(), "'{line}' ended by itself");
 }
 
+/// Runs a command that has a whole terminal until a key ends it.
+fn expect_screen(home: &Home, line: &str) {
+    let nostray = testkit::nostray();
+    let path = format!("{}:/usr/bin:/bin", nostray.parent().expect("a folder").display());
+    let variables = [("TERM", "xterm"), ("PATH", path.as_str())];
+    let mut person = Person::starts_in(&home.stage.scene, &["/usr/bin/env", "sh", "-c", line], &variables);
+    person.sees("\x1b[?1049h");
+    person.types("q");
+    assert_eq!(person.exit_code(), Some(0), "'{line}'");
+}
+
 fn run(line: &str) {
     let home = Home::new();
     let words = words(line);
@@ -103,7 +115,7 @@ fn run(line: &str) {
         return home.expect_served(&in_a_shell(line));
     }
     let is_of_operators =
-        ["ps", "stop", "log", "restart", "sweep", "slot", "broker"].map(|name| format!("nostray {name}"));
+        ["ps", "top", "stop", "log", "restart", "sweep", "slot", "broker"].map(|name| format!("nostray {name}"));
     let has_cast = is_of_operators.iter().any(|command| line.starts_with(command));
     let cast = if has_cast { cast_for(line, &home) } else { Vec::new() };
     let line =
@@ -111,7 +123,9 @@ fn run(line: &str) {
     // Another program, or another test, may have the port.
     let line = line.replace("--port 7575", "--port 0");
     let goes_on = words.iter().any(|word| word == "--follow") || line.starts_with("nostray web");
-    if goes_on {
+    if line.starts_with("nostray top") {
+        expect_screen(&home, &line);
+    } else if goes_on {
         expect_lines(&home, &line);
     } else {
         expect_success(&home, &line);
