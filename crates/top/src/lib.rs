@@ -1,8 +1,8 @@
 //! `nostray top`: what nostray runs, for whom and at what cost, live on a whole terminal.
 //!
 //! One thread and one loop ([`run`]) wait for keys, signals, the next refresh, and the end of commands that a key has started. A refresh
-//! is a [`nostray_view::Looker::quick`] look; [`app`] has what is shown and what a key does to it, [`draw`] puts it on the screen, and
-//! [`screen`] owns the terminal and gives it back however this process ends.
+//! is a [`nostray_view::Looker::quick`] look; `app` has what is shown and what a key does to it, `draw` puts it on the screen, and
+//! `screen` owns the terminal and gives it back however this process ends.
 
 mod app;
 mod backend;
