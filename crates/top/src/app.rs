@@ -2,11 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use nostray_registry::Place;
 use nostray_terminal::Ink;
-use nostray_view::{Condition, Listed, Looker, Saved, Sort};
+use nostray_view::{Condition, Listed, Looker, Saved, Sort, Troubles};
 
-use crate::broker::BrokerWatch;
 use crate::commands::{Commands, Verb};
 use crate::draw::Look;
 use crate::events::Events;
@@ -104,7 +102,7 @@ pub(crate) struct App {
     pub(crate) events: Events,
     /// What cannot be read, or does not work.
     pub(crate) troubles: Vec<String>,
-    broker: BrokerWatch,
+    watch: Troubles,
     pub(crate) sort: Sort,
     pub(crate) filter: Filter,
     pub(crate) trees: Trees,
@@ -134,7 +132,7 @@ impl App {
             totals: Totals::default(),
             events: Events::default(),
             troubles: Vec::new(),
-            broker: BrokerWatch::default(),
+            watch: Troubles::default(),
             sort,
             filter: Filter::new(filter),
             trees: Trees::None,
@@ -154,11 +152,7 @@ impl App {
     pub(crate) fn look(&mut self) {
         self.children = self.looker.quick();
         self.totals = Totals::of(&self.children);
-        let unreadable = |(path, why): (std::path::PathBuf, std::io::Error)| {
-            format!("cannot read the records in {}: {why}", path.display())
-        };
-        self.troubles = Place::unreadable().into_iter().map(unreadable).collect();
-        self.troubles.extend(self.broker.look(&self.children));
+        self.troubles = self.watch.look(&self.children);
         let added = self.events.look(&self.children);
         if let Mode::Page(page) = &mut self.mode {
             page.refresh(&added);

@@ -6,7 +6,6 @@
 
 mod app;
 mod backend;
-mod broker;
 mod columns;
 mod commands;
 mod draw;

@@ -121,7 +121,6 @@ mod tests {
     use std::path::PathBuf;
 
     use nostray_registry::Cause;
-    use std::path::PathBuf;
 
     fn place() -> (PathBuf, Place) {
         let path = std::env::temp_dir().join(format!("nostray-ends-{}", nostray_sys::process::random()));

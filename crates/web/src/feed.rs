@@ -9,12 +9,11 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::body::Bytes;
-use nostray_view::{Listed, Looker, Sample};
+use nostray_view::{Looker, Sample, Troubles};
 use serde_json::json;
 use tokio::sync::{broadcast, oneshot};
 
 use crate::journal::RecentJournal;
-use crate::notes::Notes;
 use crate::row::Rows;
 
 /// The time between two looks.
@@ -83,7 +82,7 @@ struct Looking {
     events: broadcast::Sender<Event>,
     looker: Looker,
     rows: Rows,
-    notes: Notes,
+    troubles: Troubles,
     journal: Option<RecentJournal>,
     /// What viewers know: the JSON of each child, by id.
     known: BTreeMap<String, String>,
@@ -101,7 +100,7 @@ impl Looking {
             events: broadcast::channel(BACKLOG).0,
             looker: Looker::default(),
             rows: Rows::default(),
-            notes: Notes::default(),
+            troubles: Troubles::default(),
             journal: None,
             known: BTreeMap::new(),
             known_notes: Vec::new(),
@@ -155,8 +154,7 @@ impl Looking {
         let gone: Vec<&String> = self.known.keys().filter(|id| !seen.contains_key(*id)).collect();
         let gone = json!(gone).to_string();
         self.known = seen;
-        let is_shared = |child: &Listed| child.record().is_some_and(|record| record.shared.is_some());
-        self.known_notes = self.notes.now(children.iter().any(is_shared));
+        self.known_notes = self.troubles.look(&children);
         let entries = match &mut self.journal {
             Some(journal) => journal.more(),
             journal => {

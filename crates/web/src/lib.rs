@@ -10,7 +10,6 @@ mod ending;
 mod feed;
 mod gate;
 mod journal;
-mod notes;
 mod page;
 mod routes;
 mod row;

@@ -19,7 +19,7 @@ fn records_that_cannot_be_read_are_said() {
     // A folder that others may write to is not read; that is so for root, too.
     allow(0o777);
     terminal.runs_nostray("top --interval 0.2");
-    terminal.shows("cannot read the records in ");
+    terminal.shows("records cannot be read: ");
     allow(0o700);
     let screen = terminal.shows_that("it is read again", |screen| line_of(screen, "memory").is_some());
     assert!(!screen.contains("cannot read"), "{screen}");
