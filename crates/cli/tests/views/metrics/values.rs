@@ -1,5 +1,6 @@
 //! The values are those of `nostray ps --json`, and the names stay.
 
+use badchild::wait_until;
 use serde_json::json;
 use testkit::stage::Stage;
 
@@ -19,6 +20,9 @@ fn the_values_are_those_of_ps() {
     assert!(stage.nostray(&["restart", "files"]).status.success());
     supervised.who();
     sessions[1].who();
+    // The records lag behind sessions and answers for a moment.
+    stage.wait_for_leases(&[2]);
+    wait_until("both are ready", || stage.states() == ["ready", "ready"]);
     let series = series(&printed(&stage));
     let of = |name: &str, child: &str, rest: &str| {
         let id = pen(&stage, child)["id"].as_str().expect("an id").to_owned();

@@ -102,8 +102,8 @@ fn restart_by_key_is_one_restart_and_its_outcome_is_said() {
     terminal.runs_nostray("top --interval 0.2");
     terminal.shows("memory");
     terminal.press(&["r", "r"]);
-    let screen = terminal.shows("restarted memory: number 2 runs");
-    assert!(screen.contains("number 2 answers"), "{screen}");
+    terminal.shows("restarted memory: number 2 runs");
+    terminal.shows("number 2 answers");
     terminal.shows_that("it was restarted once", |screen| {
         line_of(screen, "memory").is_some_and(|line| line.split_whitespace().rev().nth(1) == Some("1"))
     });
