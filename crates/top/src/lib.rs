@@ -114,7 +114,11 @@ fn watch(args: &Args) -> io::Result<ExitCode> {
     let left = screen.leave();
     app.commands.end();
     let code = ended?;
-    left?;
+    match left {
+        // A terminal that takes nothing would not take an error either, and writing it would wait for ever.
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+        left => left?,
+    }
     Ok(code)
 }
 

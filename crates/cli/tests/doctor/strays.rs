@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -163,8 +164,24 @@ fn the_report_names_the_evidence_and_the_remedy() {
     assert!(!report.contains("hunter2") && !report.contains('\x1b'), "{report}");
 }
 
+/// An agent that has put itself into the background. It hides its environment, so an ordinary user's scene does not find it to end it.
+struct SshAgent {
+    said: PathBuf,
+}
+
+impl Drop for SshAgent {
+    fn drop(&mut self) {
+        let said = std::fs::read_to_string(&self.said).unwrap_or_default();
+        let number = said.split_once("SSH_AGENT_PID=").and_then(|(_, rest)| rest.split(';').next()?.parse().ok());
+        if let Some(agent) = number.and_then(Pid::from_raw).and_then(Found::by_pid) {
+            agent.send(Signal::TERM);
+        }
+    }
+}
+
 /// Healthy processes that resemble strays in one way or another.
-fn lookalikes(scene: &Scene, folder: &Folder) {
+#[must_use]
+fn lookalikes(scene: &Scene, folder: &Folder) -> SshAgent {
     let at = |name: &str| folder.path().join(name).display().to_string();
     // A job that outlives its shell on purpose, started by nohup without a terminal.
     leave_behind(scene, &[], "nohup sleep 1001 >/dev/null 2>&1 & echo ready");
@@ -181,7 +198,9 @@ fn lookalikes(scene: &Scene, folder: &Folder) {
     );
     leave_behind(scene, &[], "echo ready; exec sleep 1006 <&- >&-");
     // Programs that put themselves into the background.
-    leave_behind(scene, &[], &format!("ssh-agent -a {}; echo ready; exec sleep 1007 </dev/null", at("agent")));
+    let agent = SshAgent { said: folder.path().join("agent-said") };
+    let start = format!("ssh-agent -a {} > {}", at("agent"), agent.said.display());
+    leave_behind(scene, &[], &format!("{start}; echo ready; exec sleep 1007 </dev/null"));
     leave_behind(
         scene,
         &[],
@@ -189,13 +208,14 @@ fn lookalikes(scene: &Scene, folder: &Folder) {
     );
     let bus = format!("dbus-daemon --session --fork --address=unix:path={}", at("bus"));
     leave_behind(scene, &[], &format!("{bus}; echo ready; exec sleep 1 </dev/null"));
+    agent
 }
 
 #[test]
 fn healthy_processes_are_not_reported() {
     for user in User::all() {
         let (scene, folder) = (Scene::new(user), Folder::new("lookalikes"));
-        lookalikes(&scene, &folder);
+        let _agent = lookalikes(&scene, &folder);
         // Children of a live host: a server, a server behind a shell, pipelines, xargs.
         let mut hosts = Vec::new();
         for script in [
@@ -270,7 +290,7 @@ fn kill_words(meant: &[&Found]) -> Vec<String> {
 fn kill_ends_strays_and_no_other_process() {
     for user in User::all() {
         let (bystanders, others, folder) = (Bystanders::start(user), Scene::new(user), Folder::new("lookalikes"));
-        lookalikes(&others, &folder);
+        let _agent = lookalikes(&others, &folder);
         let nohup = ["nohup", &badchild().display().to_string(), "pause"];
         let doubtful = leave_command_behind(&others, &[], &nohup).expect("the server stays");
         let strays = Scene::new(user);
