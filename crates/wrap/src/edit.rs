@@ -1,0 +1,733 @@
+//! `wrap` and `unwrap`: bytes in, bytes out. Words are inserted and removed where the parser says that the entry's words stand; every
+//! other byte stays. The result is parsed and compared with what was wanted before anybody sees it.
+//!
+//! What an edit inserts is a function of what stands around it and stays. So `unwrap` can compute what `wrap` inserted, and removes
+//! exactly that; if a host or a person has formatted the file anew, it removes the same words wherever they are.
+
+use std::ops::Range;
+
+use crate::document::{Format, Kind, Node, Style};
+use crate::entries::{Entry, Form, Slot, State, Words, entries};
+use crate::hosts::Shape;
+use crate::invocation::{Grammar, Invocation, Way, Wrapping, recognise};
+
+/// Why an edit was not made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be read; says where.
+    #[error("cannot be read: {0}")]
+    Unreadable(String),
+    /// The entry is not there.
+    #[error("has no such server")]
+    Missing,
+    /// Nothing can be put in front of the command.
+    #[error("{0}")]
+    Stuck(&'static str),
+    /// The result would say something else than what was wanted.
+    #[error("cannot be edited without a change to something else")]
+    Inexact,
+}
+
+/// Which entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// What the host calls it.
+    pub name: String,
+    /// The project that it is for.
+    pub project: Option<String>,
+}
+
+impl Target {
+    /// This entry.
+    #[must_use]
+    pub fn of(entry: &Entry) -> Self {
+        Self { name: entry.name.clone(), project: entry.project.clone() }
+    }
+
+    fn is(&self, entry: &Entry) -> bool {
+        self.name == entry.name && self.project == entry.project
+    }
+}
+
+/// What is put in front of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prefix {
+    /// `nostray`, or its path.
+    pub program: String,
+    /// `run` or `share`.
+    pub way: Way,
+    /// `--lazy` and the like.
+    pub options: Vec<String>,
+}
+
+/// A file's text, without the mark that some editors put before it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Text<'a> {
+    mark: &'a str,
+    text: &'a str,
+}
+
+impl<'a> Text<'a> {
+    /// # Errors
+    /// If it is not UTF-8.
+    pub(crate) fn of(bytes: &'a [u8]) -> Result<Self, Error> {
+        let whole = std::str::from_utf8(bytes)
+            .map_err(|error| Error::Unreadable(format!("is not UTF-8 after byte {}", error.valid_up_to())))?;
+        let text = whole.strip_prefix('\u{feff}').unwrap_or(whole);
+        Ok(Self { mark: whole.get(..whole.len() - text.len()).unwrap_or_default(), text })
+    }
+}
+
+/// The entries of a file.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn read(bytes: &[u8], format: Format, shape: Shape) -> Result<Vec<Entry>, Error> {
+    let text = Text::of(bytes)?;
+    let root = format.parse(text.text).map_err(Error::Unreadable)?;
+    entries(text.text, &root, shape).map_err(Error::Unreadable)
+}
+
+/// The file with the words in front of the entry's command. A wrapped entry gets these words instead of those that it has; so twice is
+/// once.
+///
+/// # Errors
+/// If the edit cannot be made. Nothing is changed then.
+pub fn wrap(
+    bytes: &[u8],
+    format: Format,
+    shape: Shape,
+    target: &Target,
+    prefix: &Prefix,
+    grammar: Grammar<'_>,
+) -> Result<Vec<u8>, Error> {
+    let found = find(bytes, format, shape, target)?;
+    match recognise(&found.entry.words, grammar) {
+        Wrapping::Direct(now)
+            if now.program == prefix.program && now.way == prefix.way && now.options == prefix.options =>
+        {
+            return Ok(bytes.to_vec());
+        }
+        Wrapping::Direct(_) => {
+            let bare = unwrap(bytes, format, shape, target, grammar)?;
+            return wrap(&bare, format, shape, target, prefix, grammar);
+        }
+        Wrapping::None => {}
+        Wrapping::Indirect => return Err(Error::Stuck("another program starts nostray in front of it")),
+        Wrapping::Refused => {
+            return Err(Error::Stuck("it names nostray, with words that this version does not understand"));
+        }
+    }
+    let wanted: Vec<String> =
+        words_of(prefix, has_args(&found.form)).chain(found.entry.words.iter().cloned()).collect();
+    let splices = inserted(&found, prefix, format)?;
+    found.finish(format, shape, target, splices, &wanted)
+}
+
+/// The file without nostray's words in front of the entry's command.
+///
+/// # Errors
+/// If the edit cannot be made. Nothing is changed then.
+pub fn unwrap(
+    bytes: &[u8],
+    format: Format,
+    shape: Shape,
+    target: &Target,
+    grammar: Grammar<'_>,
+) -> Result<Vec<u8>, Error> {
+    let found = find(bytes, format, shape, target)?;
+    let invocation = match recognise(&found.entry.words, grammar) {
+        Wrapping::Direct(invocation) => invocation,
+        Wrapping::None => return Ok(bytes.to_vec()),
+        Wrapping::Indirect => return Err(Error::Stuck("another program starts nostray in front of it")),
+        Wrapping::Refused => {
+            return Err(Error::Stuck("it names nostray, with words that this version does not understand"));
+        }
+    };
+    let wanted = found.entry.words.get(invocation.own..).unwrap_or_default().to_vec();
+    let splices = removed(&found, &invocation, format)?;
+    found.finish(format, shape, target, splices, &wanted)
+}
+
+/// The lines by which a server is started with these words in front: what a person can write by hand.
+#[must_use]
+pub fn lines_to_paste(format: Format, entry: &Entry, prefix: &Prefix) -> String {
+    // A string of JSON is one of TOML and of YAML, too.
+    let quoted = |words: &[String]| words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(", ");
+    let words: Vec<String> = words_of(prefix, true).chain(nostray_sys::secrets::masked(&entry.words)).collect();
+    let (program, args) =
+        words.split_first().map_or((String::new(), String::new()), |(first, rest)| (quote(first), quoted(rest)));
+    if matches!(entry.form, Some(Form::List(_))) {
+        return format!("{}[{}]", member(format, "command"), quoted(&words));
+    }
+    let end = if matches!(format, Format::Json | Format::Json5) { "," } else { "" };
+    format!("{}{program}{end}\n{}[{args}]", member(format, "command"), member(format, "args"))
+}
+
+fn member(format: Format, name: &str) -> String {
+    match format {
+        Format::Json | Format::Json5 => format!("\"{name}\": "),
+        Format::Toml => format!("{name} = "),
+        Format::Yaml => format!("{name}: "),
+    }
+}
+
+/// An entry in its file.
+struct Found<'a> {
+    mark: &'a str,
+    text: &'a str,
+    root: Node,
+    entry: Entry,
+    form: Form,
+}
+
+/// Some bytes, and what is to stand in their place.
+struct Splice {
+    at: Range<usize>,
+    with: String,
+}
+
+fn find<'a>(bytes: &'a [u8], format: Format, shape: Shape, target: &Target) -> Result<Found<'a>, Error> {
+    let Text { mark, text } = Text::of(bytes)?;
+    let root = format.parse(text).map_err(Error::Unreadable)?;
+    let all = entries(text, &root, shape).map_err(Error::Unreadable)?;
+    let entry = all.into_iter().find(|entry| target.is(entry)).ok_or(Error::Missing)?;
+    match (&entry.state, entry.form.clone()) {
+        (State::Stdio | State::Disabled, Some(form)) => Ok(Found { mark, text, root, entry, form }),
+        (State::Stuck(why), _) => Err(Error::Stuck(why)),
+        _ => Err(Error::Stuck("the host does not start it")),
+    }
+}
+
+impl Found<'_> {
+    /// The edited file, if it says exactly what was wanted.
+    fn finish(
+        &self,
+        format: Format,
+        shape: Shape,
+        target: &Target,
+        mut splices: Vec<Splice>,
+        wanted: &[String],
+    ) -> Result<Vec<u8>, Error> {
+        splices.sort_by_key(|splice| splice.at.start);
+        let mut edited = String::with_capacity(self.text.len() + 64);
+        let mut from = 0;
+        for Splice { at, with } in &splices {
+            edited += self.text.get(from..at.start).ok_or(Error::Inexact)?;
+            edited += with;
+            from = at.end;
+        }
+        edited += self.text.get(from..).ok_or(Error::Inexact)?;
+        let root = format.parse(&edited).map_err(|_| Error::Inexact)?;
+        let again = entries(&edited, &root, shape).map_err(|_| Error::Inexact)?;
+        let again = again.iter().find(|entry| target.is(entry)).ok_or(Error::Inexact)?;
+        let is_exact = again.words == wanted
+            && again.state == self.entry.state
+            && again.env == self.entry.env
+            && again.path == self.entry.path
+            && differs_only_at(&self.root, &root, &self.entry.path);
+        if !is_exact {
+            return Err(Error::Inexact);
+        }
+        Ok([self.mark, &edited].concat().into_bytes())
+    }
+
+    fn raw(&self, at: &Range<usize>) -> Result<&str, Error> {
+        self.text.get(at.clone()).ok_or(Error::Inexact)
+    }
+}
+
+/// Whether two files say the same, except for the command of the entry to which the path leads.
+fn differs_only_at(one: &Node, two: &Node, path: &[usize]) -> bool {
+    let Some((first, rest)) = path.split_first() else { return differs_in_command_only(one, two) };
+    match (&one.kind, &two.kind) {
+        (Kind::Map { members: one, .. }, Kind::Map { members: two, .. }) => {
+            one.len() == two.len()
+                && one.iter().zip(two).enumerate().all(|(at, (one, two))| {
+                    if at == *first {
+                        one.name == two.name && differs_only_at(&one.value, &two.value, rest)
+                    } else {
+                        one.means_the_same(two)
+                    }
+                })
+        }
+        (Kind::List { items: one, .. }, Kind::List { items: two, .. }) => {
+            one.len() == two.len()
+                && one.iter().zip(two).enumerate().all(|(at, (one, two))| {
+                    if at == *first { differs_only_at(one, two, rest) } else { one.means_the_same(two) }
+                })
+        }
+        _ => false,
+    }
+}
+
+fn differs_in_command_only(one: &Node, two: &Node) -> bool {
+    let others = |node: &Node| {
+        let is_other = |name: &str| !["command", "cmd", "args"].contains(&name);
+        node.members().iter().filter(|member| is_other(&member.name)).cloned().collect::<Vec<_>>()
+    };
+    let (one, two) = (others(one), others(two));
+    one.len() == two.len() && one.iter().zip(&two).all(|(one, two)| one.means_the_same(two))
+}
+
+/// All words in front of the command.
+fn words_of(prefix: &Prefix, has_args: bool) -> impl Iterator<Item = String> {
+    let dashes = has_args.then(|| "--".to_owned());
+    let way = [prefix.program.clone(), prefix.way.name().to_owned()];
+    way.into_iter().chain(prefix.options.clone()).chain(dashes)
+}
+
+fn has_args(form: &Form) -> bool {
+    match form {
+        Form::List(_) => true,
+        Form::Pair { args, .. } => args.is_some(),
+        Form::OneString(_) => false,
+    }
+}
+
+/// What `wrap` does to an entry.
+fn inserted(found: &Found<'_>, prefix: &Prefix, format: Format) -> Result<Vec<Splice>, Error> {
+    let words: Vec<String> = words_of(prefix, has_args(&found.form)).collect();
+    let (program, rest) = words.split_first().ok_or(Error::Inexact)?;
+    let tokens: Vec<String> = rest.iter().map(|word| token(format, word)).collect();
+    match &found.form {
+        Form::List(list) => {
+            let tokens: Vec<String> = std::iter::once(token(format, program)).chain(tokens).collect();
+            Ok(vec![before_first(found.text, list, &tokens)?])
+        }
+        Form::Pair { command, args: Some((_, list)), .. } => {
+            let moved = found.raw(&command.value)?.to_owned();
+            let tokens: Vec<String> = tokens.into_iter().chain([moved]).collect();
+            let program = Splice { at: command.value.clone(), with: token(format, program) };
+            Ok(vec![program, before_first(found.text, list, &tokens)?])
+        }
+        Form::Pair { command, args: None, style } => {
+            let moved = found.raw(&command.value)?.to_owned();
+            let list = flow_list(tokens.into_iter().chain([moved]));
+            let program = Splice { at: command.value.clone(), with: token(format, program) };
+            let (at, with) = added_args(found.text, command, *style, format, &list)?;
+            Ok(vec![program, Splice { at: at..at, with }])
+        }
+        Form::OneString(command) => {
+            let (at, _) = inside(found.raw(&command.value)?);
+            if words.iter().any(|word| !is_plain(&word.replace(',', ""))) {
+                return Err(Error::Stuck(
+                    "its command is one string, and the path of nostray cannot be a word of it",
+                ));
+            }
+            if found.entry.words.first().is_some_and(|word| word.contains(['=', '"', '\'', '\\'])) {
+                return Err(Error::Stuck("its command is one string that does not begin with a program"));
+            }
+            let at = command.value.start + at;
+            Ok(vec![Splice { at: at..at, with: words.join(" ") + " " }])
+        }
+    }
+}
+
+/// What `unwrap` does to an entry.
+fn removed(found: &Found<'_>, invocation: &Invocation, format: Format) -> Result<Vec<Splice>, Error> {
+    match &found.form {
+        Form::List(list) => Ok(vec![without_first(found.text, list, invocation.own)?]),
+        Form::Pair { command, args: Some((slot, list)), style } => {
+            // Of the list, the word behind nostray's own was the program.
+            let moved = list.items.get(invocation.own - 1).ok_or(Error::Inexact)?;
+            let moved = found.raw(moved)?.to_owned();
+            let program = Splice { at: command.value.clone(), with: moved.clone() };
+            let was_added = !invocation.has_dashes && list.items.len() == invocation.own;
+            if was_added && let Some(at) = what_was_added(found, command, slot, list, *style, format)? {
+                return Ok(vec![program, Splice { at, with: String::new() }]);
+            }
+            Ok(vec![program, without_first(found.text, list, invocation.own)?])
+        }
+        // nostray's words alone cannot be a whole command.
+        Form::Pair { args: None, .. } => Err(Error::Inexact),
+        Form::OneString(command) => {
+            let raw = found.raw(&command.value)?;
+            let (at, _) = inside(raw);
+            let own = found.entry.words.get(..invocation.own).unwrap_or_default().join(" ") + " ";
+            let begins = raw.get(at..).is_some_and(|raw| raw.starts_with(&own));
+            let at = command.value.start + at;
+            if begins {
+                Ok(vec![Splice { at: at..at + own.len(), with: String::new() }])
+            } else {
+                Err(Error::Inexact)
+            }
+        }
+    }
+}
+
+/// Where the member `args` goes that an entry did not have, and its text.
+fn added_args(
+    text: &str,
+    command: &Slot,
+    style: Style,
+    format: Format,
+    list: &str,
+) -> Result<(usize, String), Error> {
+    let name = text.get(command.name.clone()).ok_or(Error::Inexact)?;
+    let quote = name.chars().next().filter(|c| ['"', '\''].contains(c)).map(String::from).unwrap_or_default();
+    let between = text.get(command.name.end..command.value.start).ok_or(Error::Inexact)?;
+    let is_simple = between.chars().all(|c| [' ', '\t', ':', '='].contains(&c));
+    let between = match (is_simple, format) {
+        (true, _) => between,
+        (false, Format::Toml) => " = ",
+        (false, _) => ": ",
+    };
+    let member = format!("{quote}args{quote}{between}{list}");
+    let before = text.get(..command.name.start).ok_or(Error::Inexact)?;
+    let indent = before.trim_end_matches([' ', '\t']).len();
+    match style {
+        // Behind the command, so that a comment and a trailing comma behind it stay where they are.
+        Style::Flow => {
+            let gap = before.get(indent..).unwrap_or_default();
+            let gap = match before.get(..indent).unwrap_or_default() {
+                above if above.ends_with("\r\n") => format!("\r\n{gap}"),
+                above if above.ends_with('\n') => format!("\n{gap}"),
+                _ => " ".to_owned(),
+            };
+            Ok((command.value.end, format!(",{gap}{member}")))
+        }
+        // A line above it: behind the command there may be a comment.
+        Style::Block => {
+            let line = before.rfind('\n').map_or(0, |at| at + 1);
+            let indent = text.get(line..command.name.start).unwrap_or_default();
+            let indent = match format {
+                // `- command: npx`
+                Format::Yaml => indent.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect(),
+                // `mcp_servers.some.command = "npx"`
+                _ => indent.to_owned(),
+            };
+            Ok((command.name.start, format!("{member}{}{indent}", line_end(text, command.name.start))))
+        }
+    }
+}
+
+/// The bytes that `wrap` has added for a member `args`; `None` if the member was written by another program, and stays as an empty list.
+fn what_was_added(
+    found: &Found<'_>,
+    command: &Slot,
+    slot: &Slot,
+    list: &Words,
+    style: Style,
+    format: Format,
+) -> Result<Option<Range<usize>>, Error> {
+    let written = found.raw(&list.span)?;
+    match style {
+        // A host that writes its file anew keeps the order, and not the spaces.
+        Style::Flow if slot.name.start > command.value.end => {
+            let between = found.raw(&(command.value.end..slot.name.start))?;
+            let is_next = between.trim_start().strip_prefix(',').is_some_and(|rest| rest.trim().is_empty());
+            Ok(is_next.then_some(command.value.end..slot.value.end))
+        }
+        Style::Block if slot.name.start < command.name.start => {
+            let (_, expected) = added_args(found.text, command, style, format, written)?;
+            // The line of a dotted name begins before its last part.
+            let at = command.name.start.saturating_sub(expected.len());
+            let is_there = found.text.get(at..command.name.start) == Some(expected.as_str());
+            Ok(is_there.then_some(at..command.name.start))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// How the line ends in which a byte stands.
+fn line_end(text: &str, at: usize) -> &'static str {
+    let behind = text.get(at..).and_then(|rest| rest.find('\n').map(|end| at + end));
+    let end = behind.or_else(|| text.get(..at).and_then(|before| before.rfind('\n')));
+    let is_windows = end.is_some_and(|end| end > 0 && text.as_bytes().get(end - 1) == Some(&b'\r'));
+    if is_windows { "\r\n" } else { "\n" }
+}
+
+/// Puts words at the beginning of a list, in the way in which the list is written.
+fn before_first(text: &str, list: &Words, tokens: &[String]) -> Result<Splice, Error> {
+    match (list.items.first(), list.style) {
+        (None, Style::Flow) => {
+            let at = list.span.start + 1;
+            Ok(Splice { at: at..at, with: tokens.join(", ") })
+        }
+        (Some(first), Style::Flow) => {
+            let gap = text.get(list.span.start + 1..first.start).ok_or(Error::Inexact)?;
+            let is_in_lines = gap.contains('\n') && gap.trim().is_empty();
+            let gap = if is_in_lines { format!(",{gap}") } else { ", ".to_owned() };
+            let with = tokens.iter().map(|token| format!("{token}{gap}")).collect();
+            Ok(Splice { at: first.start..first.start, with })
+        }
+        (Some(first), Style::Block) => {
+            let at = dash_before(text, first.start)?;
+            let line = text.get(..at).ok_or(Error::Inexact)?.rfind('\n').map_or(0, |at| at + 1);
+            let indent = text.get(line..at).ok_or(Error::Inexact)?;
+            if !indent.trim().is_empty() {
+                return Err(Error::Stuck("its arguments begin in the middle of a line"));
+            }
+            let end = line_end(text, at);
+            let with = tokens.iter().map(|token| format!("- {token}{end}{indent}")).collect();
+            Ok(Splice { at: at..at, with })
+        }
+        (None, Style::Block) => Err(Error::Inexact),
+    }
+}
+
+/// Takes words from the beginning of a list.
+fn without_first(text: &str, list: &Words, count: usize) -> Result<Splice, Error> {
+    let (Some(first), Some(last)) = (list.items.first(), list.items.last()) else { return Err(Error::Inexact) };
+    let begin = |item: &Range<usize>| match list.style {
+        Style::Flow => Ok(item.start),
+        Style::Block => dash_before(text, item.start),
+    };
+    match (list.items.get(count), list.style) {
+        (Some(next), _) => Ok(Splice { at: begin(first)?..begin(next)?, with: String::new() }),
+        // With a comma behind the last one, which may not stand alone.
+        (None, Style::Flow) => {
+            let behind = text.get(last.end..list.span.end).ok_or(Error::Inexact)?;
+            let comma = behind.trim_start().starts_with(',').then(|| behind.len() - behind.trim_start().len() + 1);
+            Ok(Splice { at: first.start..last.end + comma.unwrap_or(0), with: String::new() })
+        }
+        (None, Style::Block) => Ok(Splice { at: begin(first)?..last.end, with: "[]".to_owned() }),
+    }
+}
+
+/// Where the dash of an item of a YAML list is.
+fn dash_before(text: &str, item: usize) -> Result<usize, Error> {
+    let before = text.get(..item).ok_or(Error::Inexact)?.trim_end();
+    before
+        .strip_suffix('-')
+        .map(str::len)
+        .ok_or(Error::Stuck("its arguments have anchors, tags or comments between the words"))
+}
+
+fn flow_list(tokens: impl Iterator<Item = String>) -> String {
+    format!("[{}]", tokens.collect::<Vec<_>>().join(", "))
+}
+
+/// How much of a string's bytes is its opening quote, and its closing one.
+fn inside(raw: &str) -> (usize, usize) {
+    let quotes = raw.len() >= 2 && raw.starts_with(['"', '\'']);
+    if quotes { (1, 1) } else { (0, 0) }
+}
+
+/// A word as a string of the format.
+fn token(format: Format, word: &str) -> String {
+    match format {
+        // Words that mean something else without quotes are none that wrap writes; a path with blanks is quoted.
+        Format::Yaml if is_plain(word) && word.parse::<f64>().is_err() => word.to_owned(),
+        _ => quote(word),
+    }
+}
+
+fn is_plain(word: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./+-".contains(c);
+    !word.is_empty() && word.chars().all(is_plain)
+}
+
+/// In double quotes, as JSON, TOML and YAML all read it.
+fn quote(word: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in word.chars() {
+        match c {
+            '"' => quoted += "\\\"",
+            '\\' => quoted += "\\\\",
+            '\n' => quoted += "\\n",
+            '\r' => quoted += "\\r",
+            '\t' => quoted += "\\t",
+            c if c.is_control() => quoted += &format!("\\u{:04x}", u32::from(c)),
+            c => quoted.push(c),
+        }
+    }
+    quoted + "\""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hosts::ANY;
+    use crate::invocation::written_by_wrap;
+
+    fn prefix(way: Way, options: &[&str]) -> Prefix {
+        Prefix { program: "nostray".into(), way, options: options.iter().map(|word| (*word).to_owned()).collect() }
+    }
+
+    fn target(name: &str) -> Target {
+        Target { name: name.into(), project: None }
+    }
+
+    fn there(format: Format, text: &str, way: Way, options: &[&str]) -> String {
+        let shape = Shape { splits: true, ..ANY };
+        let bytes = wrap(text.as_bytes(), format, shape, &target("x"), &prefix(way, options), &written_by_wrap)
+            .unwrap_or_else(|error| panic!("{error}: {text}"));
+        let wrapped = String::from_utf8(bytes.clone()).expect("text");
+        let again = wrap(&bytes, format, shape, &target("x"), &prefix(way, options), &written_by_wrap);
+        assert_eq!(again, Ok(bytes.clone()), "twice is once: {wrapped}");
+        let back = unwrap(&bytes, format, shape, &target("x"), &written_by_wrap)
+            .unwrap_or_else(|error| panic!("{error}: {wrapped}"));
+        assert_eq!(String::from_utf8(back).expect("text"), text, "by way of {wrapped}");
+        let other = prefix(Way::Share, &["--share-env", "A,B", "--any-dir"]);
+        let other = wrap(&bytes, format, shape, &target("x"), &other, &written_by_wrap).expect("another way");
+        assert_eq!(unwrap(&other, format, shape, &target("x"), &written_by_wrap).expect("back"), text.as_bytes());
+        wrapped
+    }
+
+    #[test]
+    fn json_is_wrapped_in_place_and_unwrapped_to_the_same_bytes() {
+        for (text, expected) in [
+            (
+                r#"{"mcpServers":{"x":{"command":"npx","args":["-y","a"]}}}"#,
+                r#"{"mcpServers":{"x":{"command":"nostray","args":["run", "--", "npx", "-y","a"]}}}"#,
+            ),
+            (
+                r#"{"mcpServers":{"x":{"args":[ "-y" , "a" ],"command":"n\u0070x"}}}"#,
+                r#"{"mcpServers":{"x":{"args":[ "run", "--", "n\u0070x", "-y" , "a" ],"command":"nostray"}}}"#,
+            ),
+            (
+                r#"{"mcpServers":{"x":{"command":"npx","args":[]}}}"#,
+                r#"{"mcpServers":{"x":{"command":"nostray","args":["run", "--", "npx"]}}}"#,
+            ),
+            (
+                r#"{"mcpServers":{"x":{"command":"npx"}}}"#,
+                r#"{"mcpServers":{"x":{"command":"nostray", "args":["run", "npx"]}}}"#,
+            ),
+            (
+                r#"{"mcpServers":{"x":{"command":"npx -y \"a b\""}}}"#,
+                r#"{"mcpServers":{"x":{"command":"nostray run npx -y \"a b\""}}}"#,
+            ),
+            (
+                r#"{"mcp":{"x":{"type":"local","command":["npx","-y"]}}}"#,
+                r#"{"mcp":{"x":{"type":"local","command":["nostray", "run", "--", "npx","-y"]}}}"#,
+            ),
+            (
+                r#"{"context_servers":{"x":{"command":{"path":"npx","args":["a"]}}}}"#,
+                r#"{"context_servers":{"x":{"command":{"path":"nostray","args":["run", "--", "npx", "a"]}}}}"#,
+            ),
+        ] {
+            assert_eq!(there(Format::Json, text, Way::Run, &[]), expected);
+        }
+        let text = "\u{feff}{\r\n\t\"servers\": { // ä\r\n\t\t\"x\": {\r\n\t\t\t\"command\": \"npx\", // b\r\n\t\t\t\"args\": [\r\n\t\t\t\t\"-y\", /* c */\r\n\t\t\t\t\"a\",\r\n\t\t\t],\r\n\t\t},\r\n\t},\r\n}\r\n";
+        let wrapped = there(Format::Json, text, Way::Run, &["--lazy"]);
+        assert!(wrapped.contains("[\r\n\t\t\t\t\"run\",\r\n\t\t\t\t\"--lazy\",\r\n\t\t\t\t\"--\",\r\n\t\t\t\t\"npx\",\r\n\t\t\t\t\"-y\", /* c */"), "{wrapped}");
+        let text =
+            "{\"mcpServers\": {\"x\": {\n    // why\n    \"command\": \"npx\" // b\n    ,\n    \"env\": {}\n}}}";
+        let wrapped = there(Format::Json, text, Way::Run, &[]);
+        assert!(wrapped.contains("\"nostray\",\n    \"args\": [\"run\", \"npx\"] // b\n    ,"), "{wrapped}");
+    }
+
+    #[test]
+    fn json5_keeps_its_quotes_and_names() {
+        let text = "{mcp: {servers: {x: {command: 'npx', args: ['-y', 'a',], },},},}";
+        assert_eq!(
+            there(Format::Json5, text, Way::Run, &[]),
+            "{mcp: {servers: {x: {command: \"nostray\", args: [\"run\", \"--\", 'npx', '-y', 'a',], },},},}"
+        );
+        let text = "{mcp: {servers: {x: {'command': 'npx', n: +.5}}}}";
+        assert_eq!(
+            there(Format::Json5, text, Way::Run, &[]),
+            "{mcp: {servers: {x: {'command': \"nostray\", 'args': [\"run\", 'npx'], n: +.5}}}}"
+        );
+    }
+
+    #[test]
+    fn toml_keeps_comments_and_tables() {
+        for (text, expected) in [
+            (
+                "[mcp_servers.x]\ncommand = 'npx' # a\nargs = [\"-y\"]\n",
+                "[mcp_servers.x]\ncommand = \"nostray\" # a\nargs = [\"run\", \"--\", 'npx', \"-y\"]\n",
+            ),
+            (
+                "[mcp_servers.x]\r\n  command = \"npx\" # a\r\n",
+                "[mcp_servers.x]\r\n  args = [\"run\", \"npx\"]\r\n  command = \"nostray\" # a\r\n",
+            ),
+            (
+                "[mcp_servers]\nx = { command = \"npx\" }\n",
+                "[mcp_servers]\nx = { command = \"nostray\", args = [\"run\", \"npx\"] }\n",
+            ),
+            (
+                "mcp_servers.x.command = \"npx\"\n",
+                "mcp_servers.x.args = [\"run\", \"npx\"]\nmcp_servers.x.command = \"nostray\"\n",
+            ),
+            ("[mcp_servers.x]\ncommand=\"npx\"", "[mcp_servers.x]\nargs=[\"run\", \"npx\"]\ncommand=\"nostray\""),
+            (
+                "[mcp_servers.x]\nargs = [\n  # why\n  '-y', # b\n]\ncommand = \"npx\"\n[mcp_servers.x.env]\nA = '1'\n",
+                "[mcp_servers.x]\nargs = [\n  # why\n  \"run\", \"--\", \"npx\", '-y', # b\n]\ncommand = \"nostray\"\n[mcp_servers.x.env]\nA = '1'\n",
+            ),
+        ] {
+            assert_eq!(there(Format::Toml, text, Way::Run, &[]), expected);
+        }
+    }
+
+    #[test]
+    fn yaml_keeps_blocks_flows_and_comments() {
+        for (text, expected) in [
+            (
+                "mcp_servers:\n  x:\n    command: npx # a\n    args: [-y, \"b\"]\n",
+                "mcp_servers:\n  x:\n    command: nostray # a\n    args: [run, --, npx, -y, \"b\"]\n",
+            ),
+            (
+                "extensions:\n  x:\n    cmd: 'npx'\n    args:\n      - -y # ä\n      - b\n",
+                "extensions:\n  x:\n    cmd: nostray\n    args:\n      - run\n      - --\n      - 'npx'\n      - -y # ä\n      - b\n",
+            ),
+            (
+                "mcpServers:\r\n- name: x\r\n  command: npx\r\n  args:\r\n  - 80\r\n",
+                "mcpServers:\r\n- name: x\r\n  command: nostray\r\n  args:\r\n  - run\r\n  - --\r\n  - npx\r\n  - 80\r\n",
+            ),
+            (
+                "mcpServers:\n  - command: npx # a\n    name: x\n",
+                "mcpServers:\n  - args: [run, npx]\n    command: nostray # a\n    name: x\n",
+            ),
+            (
+                "mcp_servers: {x: {command: npx, args: []}}\n",
+                "mcp_servers: {x: {command: nostray, args: [run, --, npx]}}\n",
+            ),
+            ("mcp_servers: {x: {command: npx}}\n", "mcp_servers: {x: {command: nostray, args: [run, npx]}}\n"),
+            (
+                "mcp_servers:\n  x:\n    command: npx",
+                "mcp_servers:\n  x:\n    args: [run, npx]\n    command: nostray",
+            ),
+        ] {
+            assert_eq!(there(Format::Yaml, text, Way::Run, &[]), expected);
+        }
+    }
+
+    #[test]
+    fn what_a_host_has_written_anew_is_unwrapped_all_the_same() {
+        let back = |format, text: &str| {
+            String::from_utf8(
+                unwrap(text.as_bytes(), format, ANY, &target("x"), &written_by_wrap).expect("is wrapped"),
+            )
+            .expect("text")
+        };
+        let anew = "{\n  \"mcpServers\": {\n    \"x\": {\n      \"command\": \"nostray\",\n      \"args\": [\n        \"run\",\n        \"npx\"\n      ]\n    }\n  }\n}";
+        assert_eq!(
+            back(Format::Json, anew),
+            "{\n  \"mcpServers\": {\n    \"x\": {\n      \"command\": \"npx\"\n    }\n  }\n}"
+        );
+        assert_eq!(
+            back(Format::Json, r#"{"mcpServers":{"x":{"args":["run","--","npx",],"command":"nostray"}}}"#),
+            r#"{"mcpServers":{"x":{"args":[],"command":"npx"}}}"#
+        );
+        assert_eq!(
+            back(Format::Yaml, "mcp_servers:\n  x:\n    command: nostray\n    args:\n      - run\n      - npx\n"),
+            "mcp_servers:\n  x:\n    command: npx\n    args:\n      []\n"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_edited_exactly_is_refused() {
+        for (format, text) in [
+            (Format::Yaml, "base: &b {command: npx}\nmcp_servers:\n  x:\n    <<: *b\n"),
+            (
+                Format::Yaml,
+                "mcp_servers:\n  x:\n    command: npx\n    args: &a [-y]\n  y:\n    command: npx\n    args: *a\n",
+            ),
+            (Format::Yaml, "mcp_servers:\n  x:\n    command: >\n      npx\n    args: []\n"),
+            (Format::Yaml, "mcp_servers:\n  x:\n    command: a, b\n    args: [c]\n"),
+            (Format::Json, r#"{"mcpServers":{"x":{"command":"npx","args":null}}}"#),
+            (Format::Json, r#"{"mcpServers":{"x":{"command":"npx","args":[["a"]]}}}"#),
+            (Format::Json, r#"{"mcpServers":{"x":{"command":"npx","command":"node"}}}"#),
+            (Format::Json, r#"{"mcpServers":{"x":{"command":"npx"},"x":{"command":"node"}}}"#),
+            (Format::Json, r#"{"mcpServers":{"x":{"command":"~/bin/a"}}}"#),
+            (Format::Json, r#"{"mcpServers":{"x":{"url":"https://example.org"}}}"#),
+            (Format::Json, r#"{"mcpServers":{"x":{"command":"nostray","args":["nonsense"]}}}"#),
+        ] {
+            let done = wrap(text.as_bytes(), format, ANY, &target("x"), &prefix(Way::Run, &[]), &written_by_wrap);
+            assert!(done.is_err(), "{text}: {}", String::from_utf8_lossy(&done.unwrap_or_default()));
+        }
+    }
+}

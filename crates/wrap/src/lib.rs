@@ -1,0 +1,14 @@
+//! Puts nostray in front of the servers in the configurations of agent hosts, and takes it back, byte for byte. No processes are started
+//! here, and nothing is printed.
+mod choice;
+mod document;
+mod edit;
+mod entries;
+pub mod hosts;
+mod invocation;
+
+pub use choice::{Choice, Wishes, choose, is_named};
+pub use document::Format;
+pub use edit::{Error, Prefix, Target, lines_to_paste, read, unwrap, wrap};
+pub use entries::{Entry, State};
+pub use invocation::{Grammar, Invocation, Way, Wrapping, recognise, written_by_wrap};
