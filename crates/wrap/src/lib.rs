@@ -4,6 +4,7 @@ mod choice;
 mod document;
 mod edit;
 mod entries;
+pub mod file;
 pub mod hosts;
 mod invocation;
 
