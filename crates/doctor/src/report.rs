@@ -6,6 +6,7 @@ use nostray_terminal as terminal;
 
 use super::configs::{Config, Server, State};
 use super::kill::Outcome;
+use super::live::Copies;
 use super::machine::Machine;
 use super::places::{Condition, Place, Places};
 use super::strays::{Confidence, Stray};
@@ -69,6 +70,7 @@ pub(super) fn text(findings: &Findings) -> String {
     places(&mut paper, &findings.places);
     strays(&mut paper, &findings.strays);
     configs(&mut paper, &findings.configs);
+    copies(&mut paper, &findings.copies);
     let sum = if findings.is_fine() { (Ink::Green, "All is fine.") } else { (Ink::Red, "There is something to do.") };
     let sum = paper.ink(sum.0, sum.1);
     paper.line(&format!("\n{sum}"));
@@ -191,7 +193,7 @@ fn configs(paper: &mut Paper, configs: &[Config]) {
         paper.item(Ink::Green, "no configuration of a known host is here");
     }
     for config in configs {
-        paper.line(&format!("  {} ({})", config.path.display(), config.host));
+        paper.line(&format!("  {} ({})", config.path.display(), config.host.name));
         match &config.servers {
             Err(why) => {
                 paper.item(Ink::Red, &format!("cannot be used: {why}"));
@@ -201,6 +203,22 @@ fn configs(paper: &mut Paper, configs: &[Config]) {
             Ok(servers) => servers.iter().for_each(|server| show(paper, server)),
         }
     }
+    if !configs.iter().all(Config::is_fine) {
+        let hint =
+            paper.ink(Ink::Dim, "`nostray wrap` writes these lines for you, and `nostray unwrap` takes them back.");
+        paper.below(&hint);
+    }
+}
+
+fn copies(paper: &mut Paper, all: &[Copies]) {
+    if all.is_empty() {
+        return;
+    }
+    paper.title("What living hosts run without nostray");
+    for copies in all {
+        paper.item(Ink::Yellow, &command_line::escaped(&copies.in_words()));
+        paper.below(&format!("-> {}", command_line::escaped(&copies.advice())));
+    }
 }
 
 fn show(paper: &mut Paper, server: &Server) {
@@ -209,6 +227,10 @@ fn show(paper: &mut Paper, server: &Server) {
     let name = format!("{}{project}", command_line::escaped(&server.name));
     match &server.state {
         State::Wrapped => paper.item(Ink::Green, &format!("{name}: wrapped")),
+        State::Broken(why) => paper.item(Ink::Red, &format!("{name}: wrapped, but it would not run: {why}")),
+        State::Stuck(why) => {
+            paper.item(Ink::Yellow, &format!("{name}: not wrapped, and `nostray wrap` leaves it: {why}"))
+        }
         State::Disabled => paper.item(Ink::Dim, &format!("{name}: switched off")),
         State::Unwrapped(replacement) => {
             paper.item(Ink::Red, &format!("{name}: not wrapped: {}", command_line::shortened(&server.command)));

@@ -98,16 +98,21 @@ fn packages(words: &[String]) -> impl Iterator<Item = String> {
     })
 }
 
+/// Programs that start others.
+const RUNNERS: [&str; 18] = [
+    "npx", "uvx", "node", "python", "python3", "bunx", "pnpm", "dlx", "uv", "run", "tool", "deno", "cmd", "c", "env",
+    "bun", "x", "exec",
+];
+
+/// The package that a command starts, or its program. What comes later are its own arguments, as in `filesystem /home/u/playwright`.
+#[must_use]
+pub fn package_of(words: &[String]) -> Option<String> {
+    packages(words).take(SEARCHED).find(|name| !name.is_empty() && !RUNNERS.contains(&name.as_str()))
+}
+
 fn find(words: &[String]) -> Option<&'static Known> {
-    // The program that starts the server and its first words name it; what comes later are its own arguments, as in
-    // `filesystem /home/u/playwright`.
-    let names: Vec<String> = packages(words).take(SEARCHED).collect();
-    let runners = [
-        "npx", "uvx", "node", "python", "python3", "bunx", "pnpm", "dlx", "uv", "run", "tool", "deno", "cmd", "c",
-        "env", "bun", "x", "exec",
-    ];
-    let names: Vec<&String> = names.iter().filter(|name| !runners.contains(&name.as_str())).take(1).collect();
-    KNOWN.iter().find(|known| names.iter().any(|name| known.is(name)))
+    let package = package_of(words)?;
+    KNOWN.iter().find(|known| known.is(&package))
 }
 
 /// How many words are looked at.

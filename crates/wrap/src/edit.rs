@@ -5,6 +5,7 @@
 //! exactly that; if a host or a person has formatted the file anew, it removes the same words wherever they are.
 
 use std::ops::Range;
+use std::path::PathBuf;
 
 use crate::document::{Format, Kind, Node, Style};
 use crate::entries::{Entry, Form, Slot, State, Words, entries};
@@ -88,6 +89,15 @@ pub fn read(bytes: &[u8], format: Format, shape: Shape) -> Result<Vec<Entry>, Er
     entries(text.text, &root, shape).map_err(Error::Unreadable)
 }
 
+/// The projects that a host's own state file names.
+pub(crate) fn projects(bytes: &[u8], format: Format, shape: Shape) -> Vec<PathBuf> {
+    let has_projects = shape.servers.iter().any(|path| path.get(..2) == Some(&["projects", "*"]));
+    let root = Text::of(bytes).ok().filter(|_| has_projects).and_then(|text| format.parse(text.text).ok());
+    let projects = root.as_ref().and_then(|root| root.get("projects"));
+    let paths = projects.into_iter().flat_map(Node::members).map(|member| PathBuf::from(&member.name));
+    paths.filter(|path| path.is_absolute()).collect()
+}
+
 /// The file with the words in front of the entry's command. A wrapped entry gets these words instead of those that it has; so twice is
 /// once.
 ///
@@ -158,10 +168,10 @@ pub fn lines_to_paste(format: Format, entry: &Entry, prefix: &Prefix) -> String 
     let (program, args) =
         words.split_first().map_or((String::new(), String::new()), |(first, rest)| (quote(first), quoted(rest)));
     if matches!(entry.form, Some(Form::List(_))) {
-        return format!("{}[{}]", member(format, "command"), quoted(&words));
+        return format!("{}[{}]", member(format, entry.key), quoted(&words));
     }
     let end = if matches!(format, Format::Json | Format::Json5) { "," } else { "" };
-    format!("{}{program}{end}\n{}[{args}]", member(format, "command"), member(format, "args"))
+    format!("{}{program}{end}\n{}[{args}]", member(format, entry.key), member(format, "args"))
 }
 
 fn member(format: Format, name: &str) -> String {

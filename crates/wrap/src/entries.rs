@@ -24,6 +24,8 @@ pub struct Entry {
     pub(crate) path: Vec<usize>,
     /// How its command is written.
     pub(crate) form: Option<Form>,
+    /// What its command is called.
+    pub(crate) key: &'static str,
 }
 
 /// Whether an entry can be wrapped.
@@ -170,6 +172,7 @@ fn is_list_of_names(shape: Shape) -> bool {
 
 fn entry(text: &str, name: &str, node: &Node, at: usize, shape: Shape) -> Entry {
     let found = form(text, node, shape);
+    let key = key_of(node);
     let says = |key: &str, wanted: bool| matches!(node.get(key).map(|value| &value.kind), Some(Kind::Bool(said)) if *said == wanted);
     let kind = node.get("type").or_else(|| node.get("transport")).and_then(Node::text).unwrap_or("stdio");
     let is_remote = !["stdio", "local"].contains(&kind)
@@ -188,7 +191,17 @@ fn entry(text: &str, name: &str, node: &Node, at: usize, shape: Shape) -> Entry 
         .filter_map(|key| node.get(key))
         .flat_map(names_in)
         .collect();
-    Entry { name: name.to_owned(), project: None, words, env, line: line_of(text, at), state, path: Vec::new(), form }
+    Entry {
+        name: name.to_owned(),
+        project: None,
+        words,
+        env,
+        line: line_of(text, at),
+        state,
+        path: Vec::new(),
+        form,
+        key,
+    }
 }
 
 /// The names of variables: of a map, of a list of names, or of a list of `NAME=value`.
@@ -206,13 +219,20 @@ fn names_in(node: &Node) -> Vec<String> {
     }
 }
 
+/// What the command of an entry is called. Goose says `cmd`; Zed once had path and args below `command`.
+fn key_of(node: &Node) -> &'static str {
+    match node.get("command").map(|command| &command.kind) {
+        _ if node.member("cmd").is_some() => "cmd",
+        Some(Kind::Map { .. }) => "path",
+        _ => "command",
+    }
+}
+
 type Found = (Vec<String>, Result<Form, &'static str>);
 
 /// The words of a command, and how they are written; `None` if it is no command.
 fn form(text: &str, node: &Node, shape: Shape) -> Option<Found> {
-    // Goose says `cmd`; Zed once had path and args below `command`.
-    let key = if node.member("cmd").is_some() { "cmd" } else { "command" };
-    let command = node.member(key)?;
+    let command = node.member(if node.member("cmd").is_some() { "cmd" } else { "command" })?;
     match &command.value.kind {
         Kind::Map { .. } => pair(text, &command.value, command.value.member("path")?, shape),
         Kind::List { items, style } => {

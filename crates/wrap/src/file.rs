@@ -87,6 +87,9 @@ fn content(file: &File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// What is done to a file's bytes; more than once, if another process writes meanwhile.
+pub type Edit<'a> = &'a mut dyn FnMut(&[u8]) -> Result<Vec<u8>, crate::edit::Error>;
+
 /// Where the backup of a file is.
 #[must_use]
 pub fn backup_of(path: &Path) -> PathBuf {
@@ -103,12 +106,7 @@ fn beside(path: &Path, end: &str) -> PathBuf {
 ///
 /// # Errors
 /// If the file cannot be edited or written. It is as it was then.
-pub fn edit(
-    path: &Path,
-    lock: Lock,
-    keep_backup: bool,
-    edit: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>, crate::edit::Error>,
-) -> Result<Written, Error> {
+pub fn edit(path: &Path, lock: Lock, keep_backup: bool, edit: Edit<'_>) -> Result<Written, Error> {
     let path = path.canonicalize()?;
     let folder = path.parent().ok_or_else(|| Error::Unreadable("is not a file".to_owned()))?;
     // Two processes of nostray take turns. A folder can be locked by anybody who can read it.

@@ -1,5 +1,6 @@
 //! Puts nostray in front of the servers in the configurations of agent hosts, and takes it back, byte for byte. No processes are started
 //! here, and nothing is printed.
+
 mod choice;
 mod document;
 mod edit;
@@ -7,8 +8,10 @@ mod entries;
 pub mod file;
 pub mod hosts;
 mod invocation;
+pub mod plan;
+pub mod survey;
 
-pub use choice::{Choice, Wishes, choose, is_named};
+pub use choice::{Choice, Wishes, choose, is_named, package_of};
 pub use document::Format;
 pub use edit::{Error, Prefix, Target, lines_to_paste, read, unwrap, wrap};
 pub use entries::{Entry, State};

@@ -237,8 +237,8 @@ impl Seen {
 
     fn why_empty(&self) -> String {
         match self.total {
-            0 => "Nothing runs under nostray. Put `nostray run` in front of a server's command; `nostray doctor` finds \
-                  servers to wrap."
+            0 => "Nothing runs under nostray. `nostray wrap` puts it in front of the servers of your hosts; `nostray run` starts \
+                  one."
                 .to_owned(),
             1 => "No child matches. `nostray ps` without a selection shows the only one there is.".to_owned(),
             total => format!("No child matches. `nostray ps` without a selection shows all {total}."),

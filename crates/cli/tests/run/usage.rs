@@ -13,7 +13,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 17] = [
     "run",
     "share",
     "hold",
@@ -24,6 +24,9 @@ const COMMANDS: [&str; 14] = [
     "sweep",
     "log",
     "broker",
+    "wrap",
+    "unwrap",
+    "hosts",
     "doctor",
     "demo",
     "completions",
