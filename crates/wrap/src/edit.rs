@@ -130,6 +130,11 @@ pub fn wrap(
     }
     let wanted: Vec<String> =
         words_of(prefix, has_args(&found.form)).chain(found.entry.words.iter().cloned()).collect();
+    // A command that begins like an option would be taken for one.
+    let own = wanted.len() - found.entry.words.len();
+    if !matches!(recognise(&wanted, grammar), Wrapping::Direct(then) if then.own == own) {
+        return Err(Error::Stuck("its command begins with a dash"));
+    }
     let splices = inserted(&found, prefix, format)?;
     found.finish(format, shape, target, splices, &wanted)
 }
