@@ -359,8 +359,11 @@ fn of_event<'a>(
 
 fn of_scalar(value: &str, style: ScalarStyle, is_bare: bool, span: Range<usize>, text: &str) -> Node {
     let raw = text.get(span.clone()).unwrap_or_default();
-    // A word's end may be told behind the blanks that follow it.
-    let raw = raw.trim_end_matches([' ', '\t', '\r', '\n']);
+    // The parser tells the end of a scalar behind the blanks and the comment that follow it.
+    let raw = match style {
+        ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => raw.get(..quoted_length(raw)).unwrap_or_default(),
+        _ => raw.trim_end_matches([' ', '\t', '\r', '\n']),
+    };
     let span = span.start..span.start + raw.len();
     let quoted = |quote: char| raw.len() >= 2 && raw.starts_with(quote) && raw.ends_with(quote);
     let is_whole = match style {
@@ -378,6 +381,21 @@ fn of_scalar(value: &str, style: ScalarStyle, is_bare: bool, span: Range<usize>,
         _ => string(),
     };
     Node { span, kind }
+}
+
+/// How long a string is, with its quotes.
+fn quoted_length(raw: &str) -> usize {
+    let quote = raw.as_bytes().first().copied().unwrap_or_default();
+    let mut at = 1;
+    while let Some(byte) = raw.as_bytes().get(at) {
+        at += match byte {
+            b'\\' if quote == b'"' => 2,
+            byte if *byte == quote && quote == b'\'' && raw.as_bytes().get(at + 1) == Some(&quote) => 2,
+            byte if *byte == quote => return at + 1,
+            _ => 1,
+        };
+    }
+    raw.len()
 }
 
 /// Where each character begins. The parser counts characters.
@@ -430,7 +448,8 @@ mod tests {
             tokens(Format::Toml, &toml),
             ["\"ä\"", "a", "b", "c", "'d'", "f", "g", "\"h\"", "j", "k", "l", "\"m\""]
         );
-        let yaml = "# ä\na: b   # c\nd:\n  - e f\n  - \"g\"\n  - 'h' \n  - &x i\ni: {j: k, l: [m, --]}\nn: |\n  o\n";
+        let yaml =
+            "# ä\na: b   # c\nd:\n  - e f\n  - \"g\" # \"\n  - 'h' \n  - &x i\ni: {j: k, l: [m, --]}\nn: |\n  o\n";
         assert_eq!(
             tokens(Format::Yaml, yaml),
             ["a", "b", "d", "e f", "\"g\"", "'h'", "i", "j", "k", "l", "m", "--", "n"]
