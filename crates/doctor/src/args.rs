@@ -22,7 +22,7 @@ pub struct Args {
     pub(super) kill: bool,
 
     /// End certain strays, and wrap what is not wrapped (`nostray wrap`); asks for each
-    #[arg(long, conflicts_with_all = ["json", "pid"])]
+    #[arg(long, conflicts_with = "json")]
     pub(super) fix: bool,
 
     /// With --kill or --fix: do not ask

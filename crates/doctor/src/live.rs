@@ -12,7 +12,7 @@ use nostray_wrap::package_of;
 
 use super::configs::{Config, Server, State};
 
-/// A command that a host runs for a moment, and not a server, has ended by then.
+/// What no configuration names is a server only if it lives longer than the commands that a host runs for a moment.
 const SETTLED: Duration = Duration::from_secs(60);
 
 /// A server, as often as one host runs it without nostray.
@@ -68,7 +68,7 @@ pub(super) fn look(configs: &[Config]) -> Vec<Copies> {
             }
             let server = servers.iter().find(|server| is_run_by(server, &commands));
             let package = server.map_or_else(|| package_of(&commands[0]), |server| package_of(&server.bare));
-            let Some(package) = package else { continue };
+            let Some(package) = package.filter(|_| server.is_some() || is_settled(*child, &all)) else { continue };
             let memory = tree.iter().filter_map(|pid| proc::memory_of(*pid)).sum();
             match copies.iter_mut().find(|copies| copies.host_pid == stat.pid && copies.package == package) {
                 Some(found) => (found.count, found.memory) = (found.count + 1, found.memory + memory),
@@ -92,9 +92,12 @@ fn host_of(stat: &Stat) -> Option<&'static Host> {
 
 fn is_server(pid: &Pid, all: &HashMap<Pid, Stat>) -> bool {
     let Some(stat) = all.get(pid) else { return false };
-    let is_old = proc::age_of(stat.start).is_some_and(|age| age > SETTLED);
     let is_held = |stream| matches!(OtherEnd::of(*pid, stream), OtherEnd::Held(_));
-    is_old && !stat.is_zombie() && host_of(stat).is_none() && is_held(Stream::Input) && is_held(Stream::Output)
+    !stat.is_zombie() && host_of(stat).is_none() && is_held(Stream::Input) && is_held(Stream::Output)
+}
+
+fn is_settled(pid: Pid, all: &HashMap<Pid, Stat>) -> bool {
+    all.get(&pid).and_then(|stat| proc::age_of(stat.start)).is_some_and(|age| age > SETTLED)
 }
 
 /// Whether one of the commands is this server's: `npx -y server-memory` is also `node .../server-memory/dist/index.js`.
