@@ -1,10 +1,10 @@
 //! Any bytes as a configuration: an edit is refused, or it changes one entry and comes back to the same bytes. What must hold is said in
-//! `crates/wrap/tests/checks`.
+//! `crates/wrap/tests/edits/checks.rs`.
 //!
 //! The first byte says in which format the rest is read, and what is put in front of commands.
 #![no_main]
 
-#[path = "../../crates/wrap/tests/checks/mod.rs"]
+#[path = "../../crates/wrap/tests/edits/checks.rs"]
 mod checks;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

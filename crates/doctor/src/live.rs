@@ -57,7 +57,7 @@ pub(super) fn look(configs: &[Config]) -> Vec<Copies> {
         .collect();
     hosts.sort_by_key(|(stat, _)| stat.start);
     for (stat, host) in hosts {
-        for child in children.get(&stat.pid).into_iter().flatten().filter(|pid| is_server(*pid, &all)) {
+        for child in children.get(&stat.pid).into_iter().flatten().filter(|pid| is_server(pid, &all)) {
             let tree = tree(*child);
             let commands: Vec<Vec<String>> = tree.iter().map(|pid| proc::command_of(*pid)).collect();
             if commands

@@ -118,10 +118,10 @@ fn carry_out(
         }
         false => return ExitCode::FAILURE,
     }
-    let is_written = planned
-        .iter()
-        .filter(|planned| !planned.changes.is_empty())
-        .fold(true, |all, planned| write(planned, doing) && all);
+    let mut is_written = true;
+    for planned in planned.iter().filter(|planned| !planned.changes.is_empty()) {
+        is_written &= write(planned, doing);
+    }
     if is_written { well } else { ExitCode::FAILURE }
 }
 

@@ -86,13 +86,8 @@ pub(super) fn plans(planned: &[Planned], doing: &Doing<'_>) -> String {
         }
     }
     for (host, file) in by_hand(planned) {
-        writeln!(
-            text,
-            "{} ({host})\n  {}",
-            path(&file),
-            "a shell script: write `nostray run --` before each command of a server by hand"
-        )
-        .ok();
+        writeln!(text, "{} ({host})", path(&file)).ok();
+        writeln!(text, "  a shell script: write `nostray run --` before the command of each server by hand").ok();
     }
     if changes == 0 {
         let servers = planned.iter().map(|planned| planned.config.entries.iter().flatten().count()).sum::<usize>();

@@ -4,7 +4,7 @@ use nostray_wrap::hosts::{ANY, Shape};
 use nostray_wrap::{Entry, Format, Prefix, Target, Way, Wrapping, read, recognise, unwrap, wrap, written_by_wrap};
 
 /// How many entries were wrapped.
-pub fn there_and_back(bytes: &[u8], format: Format, splits: bool, prefix: &Prefix) -> usize {
+pub(crate) fn there_and_back(bytes: &[u8], format: Format, splits: bool, prefix: &Prefix) -> usize {
     let shape = Shape { splits, ..ANY };
     let Ok(entries) = read(bytes, format, shape) else { return 0 };
     let mut count = 0;
@@ -58,7 +58,7 @@ fn shown(bytes: &[u8]) -> String {
 }
 
 /// Every way of wrapping.
-pub fn prefixes() -> Vec<Prefix> {
+pub(crate) fn prefixes() -> Vec<Prefix> {
     let prefix = |program: &str, way, options: &str| Prefix {
         program: program.to_owned(),
         way,
@@ -72,4 +72,4 @@ pub fn prefixes() -> Vec<Prefix> {
 }
 
 /// Every format.
-pub const FORMATS: [Format; 4] = [Format::Json, Format::Json5, Format::Toml, Format::Yaml];
+pub(crate) const FORMATS: [Format; 4] = [Format::Json, Format::Json5, Format::Toml, Format::Yaml];

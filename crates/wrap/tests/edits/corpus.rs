@@ -1,7 +1,7 @@
 //! For each host, a file as its users have it: every server in it is wrapped and unwrapped to the same bytes, also with other line ends, with
 //! a byte order mark, and in megabytes of state.
 
-mod checks;
+use super::checks;
 
 use std::path::Path;
 

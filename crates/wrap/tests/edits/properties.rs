@@ -1,6 +1,6 @@
 //! Any valid document: wrapped and unwrapped it is the same bytes, and only the entry that was meant differs in between.
 
-mod checks;
+use super::checks;
 
 use nostray_sys::random::Random;
 use nostray_wrap::Format;
