@@ -110,6 +110,14 @@ fn is_run_by(server: &Server, commands: &[Vec<String>]) -> bool {
     commands.iter().any(|words| words == &server.bare || words.iter().any(names))
 }
 
+/// What a server uses now, under all its hosts.
+pub(super) fn in_use(server: &Server, copies: &[Copies]) -> Option<String> {
+    let package = package_of(&server.bare)?;
+    let all = || copies.iter().filter(|copies| copies.is_configured && copies.package == package);
+    let (count, memory) = all().fold((0, 0), |sum, copies| (sum.0 + copies.count, sum.1 + copies.memory));
+    (count > 0).then(|| format!("it runs now, {count} times, with {} MB", memory / 1_000_000))
+}
+
 impl Copies {
     /// What a person reads.
     pub(super) fn in_words(&self) -> String {

@@ -37,6 +37,9 @@ pub enum Error {
     /// It may not be written.
     #[error("is read-only; make it writable first (chmod u+w), or change it where it comes from")]
     ReadOnly,
+    /// Another name leads to it, which would keep the old file.
+    #[error("has another name (a hard link), which would not change with it; edit it by hand")]
+    Linked,
     /// The folder may not be written.
     #[error("cannot be replaced: {0}")]
     Folder(io::Error),
@@ -126,6 +129,9 @@ pub fn edit(path: &Path, lock: Lock, keep_backup: bool, edit: Edit<'_>) -> Resul
         let old = File::open(&path)?;
         if old.metadata()?.mode() & 0o222 == 0 || !may_write(&path) {
             return Err(Error::ReadOnly);
+        }
+        if old.metadata()?.nlink() > 1 {
+            return Err(Error::Linked);
         }
         if keep_backup {
             backup = Some(keep(&path, &old, &base, &mut has_made).map_err(Error::Folder)?);

@@ -5,7 +5,7 @@ use crate::edit::{self, Prefix, Target};
 use crate::entries::{Entry, State};
 use crate::file;
 use crate::hosts::Source;
-use crate::invocation::{Grammar, Wrapping, recognise};
+use crate::invocation::{Grammar, Invocation, Way, Wrapping, recognise};
 use crate::survey::{Config, Standing, standing};
 
 /// Which servers are meant.
@@ -107,7 +107,10 @@ pub fn to_wrap(config: &Config, selection: &Selection, wishes: &Wishes, tools: T
             }
             _ => {}
         }
-        let (prefix, reason, note) = prefix(entry, &words, wishes, tools);
+        let (prefix, reason, note) = match &standing {
+            Standing::Wrapped(now) => prefix(entry, &words, &as_wrapped(entry, now, wishes, &has_wish), tools),
+            _ => prefix(entry, &words, wishes, tools),
+        };
         let target = Target::of(entry);
         let Source { format, shape, .. } = config.source;
         // Tried before it is offered.
@@ -137,6 +140,25 @@ pub fn to_wrap(config: &Config, selection: &Selection, wishes: &Wishes, tools: T
         }
     }
     plan
+}
+
+/// The wishes for an entry that is wrapped: what nobody asks for now stays as it was asked for earlier.
+fn as_wrapped(entry: &Entry, now: &Invocation, wishes: &Wishes, has_wish: &dyn Fn(&[String]) -> bool) -> Wishes {
+    let mut wishes = wishes.clone();
+    if !has_wish(&wishes.share) && !has_wish(&wishes.run) {
+        let list = if now.way == Way::Share { &mut wishes.share } else { &mut wishes.run };
+        list.push(entry.name.clone());
+    }
+    let mut options = now.options.iter();
+    while let Some(option) = options.next() {
+        match option.as_str() {
+            "--lazy" => wishes.lazy = true,
+            "--hibernate" => wishes.hibernate = wishes.hibernate.or_else(|| options.next().cloned()),
+            _ => continue,
+        }
+        wishes.named.push(entry.name.clone());
+    }
+    wishes
 }
 
 /// How to take back what was wrapped.

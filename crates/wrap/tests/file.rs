@@ -92,6 +92,10 @@ fn a_file_that_may_not_be_written_is_left_alone() {
     let error = add(&path, "b").expect_err("read-only").to_string();
     assert!(error.contains("read-only"), "{error}");
     assert_eq!((fs::read(&path).expect("read"), names(&folder.0)), (b"a".to_vec(), vec!["mcp.json".to_owned()]));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("chmod");
+    fs::hard_link(&path, folder.0.join("other")).expect("link");
+    let error = add(&path, "b").expect_err("linked").to_string();
+    assert!(error.contains("hard link") && fs::read(&path).expect("read") == b"a", "{error}");
     assert!(add(&folder.0.join("nothing"), "b").is_err());
     assert!(add(&folder.0, "b").is_err());
 }

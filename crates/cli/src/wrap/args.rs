@@ -220,7 +220,7 @@ Examples:
   nostray hosts
       Every host that is found here.
 
-  nostray hosts --json | jq '.files[].servers[] | select(.state == \"unwrapped\").name'
+  nostray hosts --json | jq '.files[].servers[] | {name, state}'
       For scripts.
 
 The object that --json prints:

@@ -145,6 +145,7 @@ fn hosts_and_servers_can_be_chosen_and_another_way_too() {
     );
     let now = states(home.path());
     assert_eq!((&now["solo"], &now["fetch"]), (&state("unwrapped", None), &state("wrapped", Some("run"))));
+    assert_eq!(now["memory"], state("wrapped", Some("share")), "what was asked for earlier stays");
     let cursor = std::fs::read_to_string(home.path().join(".cursor/mcp.json")).expect("read");
     assert!(cursor.contains("\"run\", \"--lazy\", \"--hibernate\", \"10m\", \"--\", \"uvx\""), "{cursor}");
     assert_eq!(said(home.path(), &["unwrap", "--yes"]).1, 0);
