@@ -1,5 +1,4 @@
-//! Puts nostray in front of the servers in the configurations of agent hosts, and takes it back, byte for byte. No processes are started
-//! here, and nothing is printed.
+#![doc = include_str!("../DESIGN.md")]
 
 mod choice;
 mod document;
