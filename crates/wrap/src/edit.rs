@@ -98,6 +98,15 @@ pub(crate) fn projects(bytes: &[u8], format: Format, shape: Shape) -> Vec<PathBu
     paths.filter(|path| path.is_absolute()).collect()
 }
 
+/// What is to be done to one entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edit {
+    /// Which entry.
+    pub target: Target,
+    /// The words in front of its command; `None` to take them away.
+    pub prefix: Option<Prefix>,
+}
+
 /// The file with the words in front of the entry's command. A wrapped entry gets these words instead of those that it has; so twice is
 /// once.
 ///
@@ -111,32 +120,7 @@ pub fn wrap(
     prefix: &Prefix,
     grammar: Grammar<'_>,
 ) -> Result<Vec<u8>, Error> {
-    let found = find(bytes, format, shape, target)?;
-    match recognise(&found.entry.words, grammar) {
-        Wrapping::Direct(now)
-            if now.program == prefix.program && now.way == prefix.way && now.options == prefix.options =>
-        {
-            return Ok(bytes.to_vec());
-        }
-        Wrapping::Direct(_) => {
-            let bare = unwrap(bytes, format, shape, target, grammar)?;
-            return wrap(&bare, format, shape, target, prefix, grammar);
-        }
-        Wrapping::None => {}
-        Wrapping::Indirect => return Err(Error::Stuck("another program starts nostray in front of it")),
-        Wrapping::Refused => {
-            return Err(Error::Stuck("it names nostray, with words that this version does not understand"));
-        }
-    }
-    let wanted: Vec<String> =
-        words_of(prefix, has_args(&found.form)).chain(found.entry.words.iter().cloned()).collect();
-    // A command that begins like an option would be taken for one.
-    let own = wanted.len() - found.entry.words.len();
-    if !matches!(recognise(&wanted, grammar), Wrapping::Direct(then) if then.own == own) {
-        return Err(Error::Stuck("its command begins with a dash"));
-    }
-    let splices = inserted(&found, prefix, format)?;
-    found.finish(format, shape, target, splices, &wanted)
+    one(bytes, format, shape, &Edit { target: target.clone(), prefix: Some(prefix.clone()) }, grammar)
 }
 
 /// The file without nostray's words in front of the entry's command.
@@ -150,18 +134,65 @@ pub fn unwrap(
     target: &Target,
     grammar: Grammar<'_>,
 ) -> Result<Vec<u8>, Error> {
-    let found = find(bytes, format, shape, target)?;
-    let invocation = match recognise(&found.entry.words, grammar) {
-        Wrapping::Direct(invocation) => invocation,
-        Wrapping::None => return Ok(bytes.to_vec()),
-        Wrapping::Indirect => return Err(Error::Stuck("another program starts nostray in front of it")),
-        Wrapping::Refused => {
-            return Err(Error::Stuck("it names nostray, with words that this version does not understand"));
+    one(bytes, format, shape, &Edit { target: target.clone(), prefix: None }, grammar)
+}
+
+fn one(bytes: &[u8], format: Format, shape: Shape, edit: &Edit, grammar: Grammar<'_>) -> Result<Vec<u8>, Error> {
+    let parsed = Parsed::of(bytes, format, shape)?;
+    match parsed.prepare(edit, format, grammar)? {
+        Prepared::Nothing => Ok(bytes.to_vec()),
+        Prepared::Change(change) => parsed.finish(format, shape, vec![change]),
+        Prepared::Anew => {
+            let bare = one(bytes, format, shape, &Edit { prefix: None, ..edit.clone() }, grammar)?;
+            one(&bare, format, shape, edit, grammar)
         }
-    };
-    let wanted = found.entry.words.get(invocation.own..).unwrap_or_default().to_vec();
-    let splices = removed(&found, &invocation, format)?;
-    found.finish(format, shape, target, splices, &wanted)
+    }
+}
+
+/// What the words of an entry are after an edit, or why it was not made.
+pub type Then = Result<Vec<String>, Error>;
+
+/// Makes many edits at once: a state file may have megabytes, and is read twice for all of them together. Says for each edit what the
+/// words of its entry are then, or why it was not made. An entry that is not there needs no edit.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn make_all(
+    bytes: &[u8],
+    format: Format,
+    shape: Shape,
+    edits: &[Edit],
+    grammar: Grammar<'_>,
+) -> Result<(Vec<u8>, Vec<Then>), Error> {
+    let parsed = Parsed::of(bytes, format, shape)?;
+    let prepared: Vec<_> = edits.iter().map(|edit| parsed.prepare(edit, format, grammar)).collect();
+    let can_be_together = prepared.iter().all(|prepared| !matches!(prepared, Ok(Prepared::Anew)));
+    let mut changes = Vec::new();
+    let mut then = Vec::new();
+    for (edit, prepared) in edits.iter().zip(prepared) {
+        then.push(match prepared {
+            Ok(Prepared::Change(change)) => {
+                let wanted = change.wanted.clone();
+                changes.push(change);
+                Ok(wanted)
+            }
+            Ok(_) => Ok(parsed.entry(&edit.target).map(|entry| entry.words.clone()).unwrap_or_default()),
+            Err(error) => Err(error),
+        });
+    }
+    if can_be_together && let Ok(edited) = parsed.finish(format, shape, changes) {
+        return Ok((edited, then));
+    }
+    // One of them cannot be made, or needs two steps.
+    let mut now = bytes.to_vec();
+    let mut then = Vec::new();
+    for edit in edits {
+        then.push(one(&now, format, shape, edit, grammar).and_then(|edited| {
+            now = edited;
+            Ok(Parsed::of(&now, format, shape)?.entry(&edit.target)?.words.clone())
+        }));
+    }
+    Ok((now, then))
 }
 
 /// The lines by which a server is started with these words in front: what a person can write by hand.
@@ -187,13 +218,19 @@ fn member(format: Format, name: &str) -> String {
     }
 }
 
-/// An entry in its file.
-struct Found<'a> {
+/// A file that was read.
+struct Parsed<'a> {
     mark: &'a str,
     text: &'a str,
     root: Node,
-    entry: Entry,
-    form: Form,
+    entries: Vec<Entry>,
+}
+
+/// An entry in its file.
+struct Found<'a> {
+    text: &'a str,
+    entry: &'a Entry,
+    form: &'a Form,
 }
 
 /// Some bytes, and what is to stand in their place.
@@ -202,75 +239,127 @@ struct Splice {
     with: String,
 }
 
-fn find<'a>(bytes: &'a [u8], format: Format, shape: Shape, target: &Target) -> Result<Found<'a>, Error> {
-    let Text { mark, text } = Text::of(bytes)?;
-    let root = format.parse(text).map_err(Error::Unreadable)?;
-    let all = entries(text, &root, shape).map_err(Error::Unreadable)?;
-    let entry = all.into_iter().find(|entry| target.is(entry)).ok_or(Error::Missing)?;
-    match (&entry.state, entry.form.clone()) {
-        (State::Stdio | State::Disabled, Some(form)) => Ok(Found { mark, text, root, entry, form }),
-        (State::Stuck(why), _) => Err(Error::Stuck(why)),
-        _ => Err(Error::Stuck("the host does not start it")),
-    }
+/// How one entry changes.
+struct Change<'a> {
+    entry: &'a Entry,
+    splices: Vec<Splice>,
+    wanted: Vec<String>,
 }
 
-impl Found<'_> {
+/// What an edit comes to.
+enum Prepared<'a> {
+    /// The entry is as it should be.
+    Nothing,
+    Change(Change<'a>),
+    /// The entry has other words of nostray, which have to go first.
+    Anew,
+}
+
+impl<'a> Parsed<'a> {
+    fn of(bytes: &'a [u8], format: Format, shape: Shape) -> Result<Self, Error> {
+        let Text { mark, text } = Text::of(bytes)?;
+        let root = format.parse(text).map_err(Error::Unreadable)?;
+        let entries = entries(text, &root, shape).map_err(Error::Unreadable)?;
+        Ok(Self { mark, text, root, entries })
+    }
+
+    fn entry(&self, target: &Target) -> Result<&Entry, Error> {
+        self.entries.iter().find(|entry| target.is(entry)).ok_or(Error::Missing)
+    }
+
+    fn prepare(&self, edit: &Edit, format: Format, grammar: Grammar<'_>) -> Result<Prepared<'_>, Error> {
+        let entry = self.entry(&edit.target)?;
+        let form = match (&entry.state, &entry.form) {
+            (State::Stdio | State::Disabled, Some(form)) => form,
+            (State::Stuck(why), _) => return Err(Error::Stuck(why)),
+            _ => return Err(Error::Stuck("the host does not start it")),
+        };
+        let found = Found { text: self.text, entry, form };
+        match (recognise(&entry.words, grammar), &edit.prefix) {
+            (Wrapping::Indirect, _) => Err(Error::Stuck("another program starts nostray in front of it")),
+            (Wrapping::Refused, _) => {
+                Err(Error::Stuck("it names nostray, with words that this version does not understand"))
+            }
+            (Wrapping::None, None) => Ok(Prepared::Nothing),
+            (Wrapping::Direct(now), Some(prefix)) => {
+                let is_same = now.program == prefix.program && now.way == prefix.way && now.options == prefix.options;
+                Ok(if is_same { Prepared::Nothing } else { Prepared::Anew })
+            }
+            (Wrapping::Direct(now), None) => {
+                let wanted = entry.words.get(now.own..).unwrap_or_default().to_vec();
+                Ok(Prepared::Change(Change { entry, splices: removed(&found, &now, format)?, wanted }))
+            }
+            (Wrapping::None, Some(prefix)) => {
+                let own = words_of(prefix, has_args(form));
+                let wanted: Vec<String> = own.chain(entry.words.iter().cloned()).collect();
+                // A command that begins like an option would be taken for one.
+                let own = wanted.len() - entry.words.len();
+                if !matches!(recognise(&wanted, grammar), Wrapping::Direct(then) if then.own == own) {
+                    return Err(Error::Stuck("its command begins with a dash"));
+                }
+                Ok(Prepared::Change(Change { entry, splices: inserted(&found, prefix, format)?, wanted }))
+            }
+        }
+    }
+
     /// The edited file, if it says exactly what was wanted.
-    fn finish(
-        &self,
-        format: Format,
-        shape: Shape,
-        target: &Target,
-        mut splices: Vec<Splice>,
-        wanted: &[String],
-    ) -> Result<Vec<u8>, Error> {
+    fn finish(&self, format: Format, shape: Shape, changes: Vec<Change<'_>>) -> Result<Vec<u8>, Error> {
+        let mut splices: Vec<&Splice> = changes.iter().flat_map(|change| &change.splices).collect();
         splices.sort_by_key(|splice| splice.at.start);
         let mut edited = String::with_capacity(self.text.len() + 64);
         let mut from = 0;
-        for Splice { at, with } in &splices {
+        for Splice { at, with } in splices {
             edited += self.text.get(from..at.start).ok_or(Error::Inexact)?;
             edited += with;
             from = at.end;
         }
         edited += self.text.get(from..).ok_or(Error::Inexact)?;
         let root = format.parse(&edited).map_err(|_| Error::Inexact)?;
-        let again = entries(&edited, &root, shape).map_err(|_| Error::Inexact)?;
-        let again = again.iter().find(|entry| target.is(entry)).ok_or(Error::Inexact)?;
-        let is_exact = again.words == wanted
-            && again.state == self.entry.state
-            && again.env == self.entry.env
-            && again.path == self.entry.path
-            && differs_only_at(&self.root, &root, &self.entry.path);
-        if !is_exact {
+        let then = entries(&edited, &root, shape).map_err(|_| Error::Inexact)?;
+        let is_as_wanted = |change: &Change<'_>| {
+            let mut found = then.iter().filter(|entry| Target::of(change.entry).is(entry));
+            found.next().is_some_and(|then| {
+                then.words == change.wanted
+                    && then.state == change.entry.state
+                    && then.env == change.entry.env
+                    && then.path == change.entry.path
+            })
+        };
+        let paths: Vec<&[usize]> = changes.iter().map(|change| change.entry.path.as_slice()).collect();
+        if !changes.iter().all(is_as_wanted) || !differs_only_at(&self.root, &root, &paths) {
             return Err(Error::Inexact);
         }
         Ok([self.mark, &edited].concat().into_bytes())
     }
+}
 
+impl Found<'_> {
     fn raw(&self, at: &Range<usize>) -> Result<&str, Error> {
         self.text.get(at.clone()).ok_or(Error::Inexact)
     }
 }
 
-/// Whether two files say the same, except for the command of the entry to which the path leads.
-fn differs_only_at(one: &Node, two: &Node, path: &[usize]) -> bool {
-    let Some((first, rest)) = path.split_first() else { return differs_in_command_only(one, two) };
+/// Whether two files say the same, except for the commands of the entries to which the paths lead.
+fn differs_only_at(one: &Node, two: &Node, paths: &[&[usize]]) -> bool {
+    if paths.is_empty() {
+        return one.means_the_same(two);
+    }
+    if paths.iter().any(|path| path.is_empty()) {
+        return differs_in_command_only(one, two);
+    }
+    let below = |at: usize| -> Vec<&[usize]> {
+        paths.iter().filter(|path| path.first() == Some(&at)).filter_map(|path| path.get(1..)).collect()
+    };
     match (&one.kind, &two.kind) {
         (Kind::Map { members: one, .. }, Kind::Map { members: two, .. }) => {
             one.len() == two.len()
                 && one.iter().zip(two).enumerate().all(|(at, (one, two))| {
-                    if at == *first {
-                        one.name == two.name && differs_only_at(&one.value, &two.value, rest)
-                    } else {
-                        one.means_the_same(two)
-                    }
+                    one.name == two.name && differs_only_at(&one.value, &two.value, &below(at))
                 })
         }
         (Kind::List { items: one, .. }, Kind::List { items: two, .. }) => {
             one.len() == two.len()
-                && one.iter().zip(two).enumerate().all(|(at, (one, two))| {
-                    if at == *first { differs_only_at(one, two, rest) } else { one.means_the_same(two) }
-                })
+                && one.iter().zip(two).enumerate().all(|(at, (one, two))| differs_only_at(one, two, &below(at)))
         }
         _ => false,
     }
@@ -302,10 +391,10 @@ fn has_args(form: &Form) -> bool {
 
 /// What `wrap` does to an entry.
 fn inserted(found: &Found<'_>, prefix: &Prefix, format: Format) -> Result<Vec<Splice>, Error> {
-    let words: Vec<String> = words_of(prefix, has_args(&found.form)).collect();
+    let words: Vec<String> = words_of(prefix, has_args(found.form)).collect();
     let (program, rest) = words.split_first().ok_or(Error::Inexact)?;
     let tokens: Vec<String> = rest.iter().map(|word| token(format, word)).collect();
-    match &found.form {
+    match found.form {
         Form::List(list) => {
             let tokens: Vec<String> = std::iter::once(token(format, program)).chain(tokens).collect();
             Ok(vec![before_first(found.text, list, &tokens)?])
@@ -341,7 +430,7 @@ fn inserted(found: &Found<'_>, prefix: &Prefix, format: Format) -> Result<Vec<Sp
 
 /// What `unwrap` does to an entry.
 fn removed(found: &Found<'_>, invocation: &Invocation, format: Format) -> Result<Vec<Splice>, Error> {
-    match &found.form {
+    match found.form {
         Form::List(list) => Ok(vec![without_first(found.text, list, invocation.own)?]),
         Form::Pair { command, args: Some((slot, list)), style } => {
             // Of the list, the word behind nostray's own was the program.

@@ -1,7 +1,7 @@
 //! What is to be done to the entries of a file, decided before anything is asked or written.
 
 use crate::choice::{Wishes, choose, is_named};
-use crate::edit::{self, Prefix, Target};
+use crate::edit::{self, Edit, Prefix, Target};
 use crate::entries::{Entry, State};
 use crate::file;
 use crate::hosts::Source;
@@ -86,7 +86,7 @@ pub struct Tools<'a> {
 pub fn to_wrap(config: &Config, selection: &Selection, wishes: &Wishes, tools: Tools<'_>) -> Plan {
     let mut plan = Plan::default();
     let Ok(entries) = &config.entries else { return plan };
-    let bytes = file::read(&config.source.path).and_then(Result::ok).unwrap_or_default();
+    let mut candidates = Vec::new();
     for entry in entries.iter().filter(|entry| selection.has(entry)) {
         let standing = standing(entry, tools.grammar, tools.is_program);
         let words = bare(entry, tools.grammar);
@@ -111,31 +111,32 @@ pub fn to_wrap(config: &Config, selection: &Selection, wishes: &Wishes, tools: T
             Standing::Wrapped(now) => prefix(entry, &words, &as_wrapped(entry, now, wishes, &has_wish), tools),
             _ => prefix(entry, &words, wishes, tools),
         };
-        let target = Target::of(entry);
-        let Source { format, shape, .. } = config.source;
-        // Tried before it is offered.
-        let tried = edit::wrap(&bytes, format, shape, &target, &prefix, tools.grammar)
-            .and_then(|bytes| edit::read(&bytes, format, shape))
-            .map(|all| {
-                all.into_iter().find(|entry| Target::of(entry) == target).map(|entry| entry.words).unwrap_or_default()
-            });
+        candidates.push((entry, prefix, reason, note));
+    }
+    let Source { format, shape, .. } = config.source;
+    let edit = |(entry, prefix, ..): &(&Entry, Prefix, String, Option<String>)| Edit {
+        target: Target::of(entry),
+        prefix: Some(prefix.clone()),
+    };
+    let edits: Vec<Edit> = candidates.iter().map(edit).collect();
+    if edits.is_empty() {
+        return plan;
+    }
+    // Tried before it is offered.
+    let bytes = file::read(&config.source.path).and_then(Result::ok).unwrap_or_default();
+    let tried = edit::make_all(&bytes, format, shape, &edits, tools.grammar);
+    let tried = tried.map_or_else(|error| vec![Err(error); edits.len()], |(_, then)| then);
+    for ((entry, prefix, reason, note), tried) in candidates.into_iter().zip(tried) {
+        let (target, line) = (Target::of(entry), entry.line);
         match tried {
             Ok(after) if after == entry.words => {}
             Ok(after) => {
                 let before = entry.words.clone();
-                plan.changes.push(Change {
-                    target,
-                    line: entry.line,
-                    prefix: Some(prefix),
-                    before,
-                    after,
-                    reason,
-                    note,
-                });
+                plan.changes.push(Change { target, line, prefix: Some(prefix), before, after, reason, note });
             }
             Err(error) => {
                 let paste = Some(edit::lines_to_paste(format, entry, &prefix));
-                plan.left.push(Left { target, line: entry.line, why: error.to_string(), paste });
+                plan.left.push(Left { target, line, why: error.to_string(), paste });
             }
         }
     }
@@ -215,17 +216,11 @@ fn prefix(entry: &Entry, words: &[String], wishes: &Wishes, tools: Tools<'_>) ->
 /// # Errors
 /// If the file cannot be read, or an entry cannot be edited exactly.
 pub fn make(bytes: &[u8], source: &Source, changes: &[Change], grammar: Grammar<'_>) -> Result<Vec<u8>, edit::Error> {
-    let mut bytes = bytes.to_vec();
-    for change in changes {
-        let made = match &change.prefix {
-            Some(prefix) => edit::wrap(&bytes, source.format, source.shape, &change.target, prefix, grammar),
-            None => edit::unwrap(&bytes, source.format, source.shape, &change.target, grammar),
-        };
-        match made {
-            Ok(edited) => bytes = edited,
-            Err(edit::Error::Missing) => {}
-            Err(error) => return Err(error),
-        }
+    let edit = |change: &Change| Edit { target: change.target.clone(), prefix: change.prefix.clone() };
+    let edits: Vec<Edit> = changes.iter().map(edit).collect();
+    let (edited, then) = edit::make_all(bytes, source.format, source.shape, &edits, grammar)?;
+    match then.into_iter().find_map(|then| then.err().filter(|error| *error != edit::Error::Missing)) {
+        Some(error) => Err(error),
+        None => Ok(edited),
     }
-    Ok(bytes)
 }

@@ -6,7 +6,7 @@ use super::checks;
 use std::path::Path;
 
 use nostray_wrap::hosts::{HOSTS, Host, Shape, host_of};
-use nostray_wrap::{Entry, Format, Prefix, State, Target, read, unwrap, wrap, written_by_wrap};
+use nostray_wrap::{Edit, Entry, Format, Prefix, State, Target, make_all, read, unwrap, wrap, written_by_wrap};
 
 fn corpus() -> Vec<(&'static Host, Format, Shape, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
@@ -39,6 +39,13 @@ fn all_there_and_back(name: &str, bytes: &[u8], format: Format, shape: Shape, pr
         now = wrap(&now, format, shape, target, prefix, &written_by_wrap)
             .unwrap_or_else(|error| panic!("{name}, {target:?}: {error}"));
     }
+    let edit = |target: &Target| Edit { target: target.clone(), prefix: Some(prefix.clone()) };
+    let edits: Vec<Edit> = targets.iter().map(edit).collect();
+    let (at_once, then) = make_all(bytes, format, shape, &edits, &written_by_wrap).expect("can be read");
+    assert!(
+        at_once == now && then.iter().all(Result::is_ok),
+        "{name}: all at once is something else than one by one"
+    );
     let wrapped = read(&now, format, shape).expect("can be read");
     assert!(wrapped.iter().filter(is_startable).all(|entry| entry.words[0].starts_with(&prefix.program)), "{name}");
     for target in &targets {
