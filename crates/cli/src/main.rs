@@ -1,4 +1,4 @@
-//! `nostray`: no stray processes. Each command has a file of its own, or a crate (`doctor`, `demo`); this file tells them apart.
+//! `nostray`: no stray processes. Each command has a file of its own, or a crate (`doctor`, `demo`, `top`, `web`); this file tells them apart.
 
 #![cfg_attr(not(test), no_main)]
 
@@ -76,9 +76,11 @@ fn for_people(command: Command) -> ExitCode {
         Command::Broker(args) => broker::run(args),
         Command::Restart(args) => restart::run(&args),
         Command::Ps(args) => ps::run(&args),
+        Command::Top(args) => nostray_top::run(&args),
         Command::Stop(args) => stop::run(&args),
         Command::Sweep(args) => sweep::run(&args),
         Command::Log(args) => log::run(&args),
+        Command::Web(args) => nostray_web::run(&args),
         Command::Metrics(args) => metrics::run(&args),
         Command::Slot(args) => slot::run(&args),
         Command::Wrap(args) => wrap::wrap(&args),

@@ -5,8 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// What people type because other tools call it so, and what it is called here.
-const OTHER_WORDS: [(&str, &str); 17] = [
-    ("top", "ps --watch"),
+const OTHER_WORDS: [(&str, &str); 16] = [
     ("watch", "ps --watch"),
     ("list", "ps"),
     ("ls", "ps"),
@@ -84,7 +83,7 @@ mod tests {
             said("nostray nosuch-server --flag", &[])
                 .contains("if it is a program to run under nostray: nostray run nosuch-server --flag")
         );
-        assert!(said("nostray top", &["stop"]).contains("try: nostray ps --watch\n"));
+        assert!(said("nostray watch", &[]).contains("try: nostray ps --watch\n"));
         assert!(said("nostray kill k7f3", &["log"]).contains("try: nostray stop k7f3\n"));
         assert!(said("nostray stpo k7f3", &["stop"]).contains("a similar command: nostray stop k7f3\n"));
     }

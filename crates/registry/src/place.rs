@@ -55,6 +55,16 @@ impl Place {
         candidates().into_iter().filter(|path| is_ours(path).is_ok()).map(|path| Self { path }).collect()
     }
 
+    /// The directories in which there may be records and that cannot be read, each with the reason.
+    #[must_use]
+    pub fn unreadable() -> Vec<(PathBuf, io::Error)> {
+        let why = |path: &Path| is_ours(path).and_then(|()| std::fs::read_dir(path).map(drop)).err();
+        let is_there = |(_, why): &(PathBuf, io::Error)| {
+            !matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        };
+        candidates().into_iter().filter_map(|path| why(&path).map(|why| (path, why))).filter(is_there).collect()
+    }
+
     /// Where a place is or may appear.
     pub(crate) fn possible() -> Vec<PathBuf> {
         candidates()

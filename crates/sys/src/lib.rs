@@ -33,6 +33,7 @@ pub mod signal;
 pub mod standstill;
 pub mod startup;
 pub mod stream;
+pub mod terminal_settings;
 pub mod text;
 pub mod unix_peer;
 

@@ -5,6 +5,7 @@ mod exit;
 pub mod fit;
 pub mod fitted;
 mod ink;
+mod interval;
 mod moment;
 mod progress;
 pub mod table;
@@ -16,6 +17,7 @@ use nostray_sys::text::{escaped, escaped_json};
 
 pub use exit::ExitCode;
 pub use ink::Ink;
+pub use interval::interval;
 pub use moment::{Zone, read_moment};
 pub use progress::Progress;
 

@@ -61,6 +61,12 @@ pub fn bytes(number: u64) -> String {
     if value < 10.0 { format!("{value:.1}{}", UNITS[unit]) } else { format!("{value:.0}{}", UNITS[unit]) }
 }
 
+/// A share of one processor, in at most five characters.
+#[must_use]
+pub fn percent(number: f64) -> String {
+    if number < 9.95 { format!("{number:.1}%") } else { format!("{number:.0}%") }
+}
+
 /// A span of time as people read it: its two largest units.
 pub fn span(time: Duration) -> String {
     let seconds = time.as_secs();
@@ -109,6 +115,8 @@ mod tests {
     #[test]
     fn numbers_are_short() {
         assert_eq!((bytes(0), bytes(5 << 20), bytes(3 << 30)), ("0.0K".into(), "5.0M".into(), "3.0G".into()));
+        let shares = [0.0, 0.04, 0.3, 9.94, 9.96, 100.0, 1599.6].map(percent);
+        assert_eq!(shares, ["0.0%", "0.0%", "0.3%", "9.9%", "10%", "100%", "1600%"]);
         assert_eq!(span(Duration::from_secs(59)), "59s");
         assert_eq!(span(Duration::from_secs(3700)), "1h1m");
         let short = [9, 599, 600, 3599, 3600, 35_999, 36_000, 86_399, 86_400, 863_999, 864_000, 86_400_000];

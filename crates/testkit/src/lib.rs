@@ -4,12 +4,14 @@
 pub mod debugger;
 pub mod many;
 pub mod memory;
+pub mod peers;
 pub mod person;
 pub mod puppet;
 pub mod screen;
 pub mod sharing;
 pub mod slots;
 pub mod stage;
+pub mod tmux;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -48,6 +48,11 @@ impl Screen {
         resize_terminal(&self.master, columns, rows).expect("resize");
     }
 
+    /// Closes the terminal, as when its window is closed.
+    pub fn close_terminal(&mut self) {
+        self.master = File::open("/dev/null").expect("open");
+    }
+
     /// Presses keys.
     pub fn types(&mut self, keys: &str) {
         self.master.write_all(keys.as_bytes()).expect("type");
@@ -83,6 +88,12 @@ impl Screen {
         let text: Vec<u8> = self.begun.drain(..whole).collect();
         self.seen += &String::from_utf8(text).expect("text");
         true
+    }
+
+    /// Closes the terminal, as a closed window does.
+    pub fn hang_up(&mut self) {
+        // The last descriptor of the master.
+        self.master = File::open("/dev/null").expect("open");
     }
 
     /// Waits for the end of the command, and returns its exit code.

@@ -2,7 +2,7 @@
 //! which it was read.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nostray_registry::{Entry, Journal, JournalPosition, Place, Story, files};
@@ -65,7 +65,7 @@ fn count_in(place: &Place) -> Counted {
     counted
 }
 
-fn locked(path: &PathBuf) -> Option<std::fs::File> {
+fn locked(path: &Path) -> Option<std::fs::File> {
     let lock = files::to_lock_or_make(path).ok()?;
     let deadline = Instant::now() + LOCK_TIMEOUT;
     while lock.try_lock().is_err() {
@@ -77,7 +77,7 @@ fn locked(path: &PathBuf) -> Option<std::fs::File> {
     Some(lock)
 }
 
-fn read(path: &PathBuf) -> Option<Counted> {
+fn read(path: &Path) -> Option<Counted> {
     let text = files::read(&files::to_read(path).ok()?, MAX_SIZE).ok()?;
     serde_json::from_slice(&text).ok().filter(|counted: &Counted| counted.format == FORMAT)
 }
@@ -118,6 +118,8 @@ impl Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
+
     use nostray_registry::Cause;
 
     fn place() -> (PathBuf, Place) {

@@ -12,9 +12,12 @@ mod meter;
 pub mod metrics;
 mod saved;
 pub mod story_text;
+pub mod tree;
+mod troubles;
 
 pub use ends::Ends;
 pub use history::{Rates, Sample};
 pub use listed::{Condition, Listed, Sort, explain};
 pub use looker::Looker;
 pub use saved::Saved;
+pub use troubles::Troubles;

@@ -63,6 +63,38 @@ impl Listed {
         }
     }
 
+    /// The programs that use it, each once, those with the most processes first: `claude ×3`, `hermes`.
+    #[must_use]
+    pub fn programs(&self) -> Vec<String> {
+        let mut counted: Vec<(&str, usize)> = Vec::new();
+        for one in &self.used_by {
+            match counted.iter_mut().find(|(program, _)| *program == one.program) {
+                Some((_, times)) => *times += 1,
+                None => counted.push((&one.program, 1)),
+            }
+        }
+        counted.sort_by_key(|(program, times)| (std::cmp::Reverse(*times), *program));
+        let told = |(program, times): (&str, usize)| {
+            if times > 1 { format!("{program} ×{times}") } else { program.to_owned() }
+        };
+        counted.into_iter().map(told).collect()
+    }
+
+    /// The names of the sessions that use it, each once.
+    #[must_use]
+    pub fn session_names(&self) -> Vec<String> {
+        let Some(record) = self.record() else { return Vec::new() };
+        let of_leases =
+            record.shared.iter().flat_map(|shared| &shared.leases).filter_map(|lease| lease.session.as_ref());
+        let mut names: Vec<String> = Vec::new();
+        for name in of_leases.chain(&record.session) {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+        names
+    }
+
     /// What sharing it, or putting it to sleep, saves.
     #[must_use]
     pub fn saved(&self) -> Saved {

@@ -128,6 +128,12 @@ impl Looker {
         self.histories.of(id)
     }
 
+    /// What the last quick look knows of the memory of a process.
+    #[must_use]
+    pub fn memory_of(&self, process: &Stat) -> Option<u64> {
+        self.memory.get(&Identity::from(process)).map(|known| known.bytes)
+    }
+
     /// How many files the tree of a child has open.
     #[must_use]
     pub fn open_files(pen: &Pen) -> usize {

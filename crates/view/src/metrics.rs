@@ -116,8 +116,11 @@ fn of_each(text: &mut String, children: &[Listed]) {
     });
 }
 
+/// Takes the labels of a method of a child, and what was counted of it.
+type TakeMethod<'a> = dyn FnMut(&[(&str, &str)], &MethodSeen) + 'a;
+
 fn calls(text: &mut String, children: &[Listed]) {
-    let each = |take: &mut dyn FnMut(&[(&str, &str)], &MethodSeen)| {
+    let each = |take: &mut TakeMethod<'_>| {
         for child in children {
             for method in child.traffic.iter().flat_map(|traffic| &traffic.methods) {
                 let [id, name] = labels(child);

@@ -2,7 +2,6 @@
 
 mod ended;
 mod table;
-mod tree;
 mod watch;
 
 use std::collections::HashSet;
@@ -62,7 +61,7 @@ pub(crate) struct Args {
     sort: Sort,
 
     /// Show it again every 2 seconds, or as given, until Ctrl-C
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = interval)]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = terminal::interval)]
     #[arg(conflicts_with = "quiet")]
     watch: Option<Duration>,
 
@@ -130,19 +129,6 @@ these stay.
   saved        bytes of memory: sharing (each session beyond the first would
                have a child of this size), sleeping (what it had when it fell
                asleep)";
-
-/// The shortest time between two looks. Each takes some milliseconds for each hundred children.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
-
-/// A number of seconds, or a time with its unit.
-fn interval(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    match seconds.or_else(|| humantime::parse_duration(text).ok()) {
-        Some(time) if time >= SHORTEST_INTERVAL => Ok(time),
-        Some(_) => Err("too short; 0.1 is the least".to_owned()),
-        None => Err("write the seconds between two looks, like 2 or 0.5".to_owned()),
-    }
-}
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     let mut looker = Looker::default();
@@ -247,21 +233,5 @@ impl Seen {
 
     fn unreadable(&self) -> impl Iterator<Item = (&str, &Unreadable)> {
         self.children.iter().filter_map(|child| Some((child.pen.id.as_str(), child.pen.record.as_ref().err()?)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_interval_is_a_number_of_seconds_or_a_time() {
-        let milliseconds = |text| interval(text).map(|time| time.as_millis());
-        assert_eq!(milliseconds("2"), Ok(2000));
-        assert_eq!(milliseconds("0.5"), Ok(500));
-        assert_eq!(milliseconds("500ms"), Ok(500));
-        for wrong in ["0", "0.01", "-1", "soon", "NaN", "inf", ""] {
-            assert!(interval(wrong).is_err(), "{wrong}");
-        }
     }
 }

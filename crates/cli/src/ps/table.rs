@@ -1,13 +1,13 @@
 //! The table for people: narrow enough for a terminal, or with all columns.
 
 use nostray_registry::Record;
+use nostray_sys::proc::memory_of;
 use nostray_terminal::fit::wrapped;
 use nostray_terminal::fitted::{Cell, Column, FittedTable};
 use nostray_terminal::line;
-use nostray_terminal::table::{ago, bytes, short_span, span};
+use nostray_terminal::table::{ago, bytes, percent, short_span, span};
 
-use super::tree;
-use nostray_view::Listed;
+use nostray_view::{Listed, tree};
 
 /// In place of a number that there is none of.
 const NONE: &str = "-";
@@ -63,7 +63,7 @@ pub(super) fn text(children: &[Listed], layout: &Layout) -> String {
     for child in children {
         table.row(fields.iter().map(|field| field.cell(child, layout)).collect());
         if layout.tree {
-            tree::lines(child, layout.width).iter().for_each(|line| table.line(line));
+            tree::lines(child, layout.width, &|stat| memory_of(stat.pid)).iter().for_each(|line| table.line(line));
         }
     }
     table.render(layout.width, layout.colours) + &apart(children, layout.width)
@@ -78,7 +78,7 @@ fn fields(children: &[Listed], layout: &Layout) -> Vec<Field> {
         ];
     }
     let has_room = layout.width.is_none_or(|width| width >= ROOMY);
-    let with_sessions = has_room && children.iter().any(|child| !sessions(child).is_empty());
+    let with_sessions = has_room && children.iter().any(|child| !child.session_names().is_empty());
     let with_restarts = children.iter().any(|child| child.restarts() > Some(0));
     let mut fields = vec![Id, Name, State, UsedBy];
     fields.extend(with_sessions.then_some(Session));
@@ -122,8 +122,8 @@ impl Field {
             Self::Name => child.name.clone(),
             Self::State => return Cell::inked(child.condition.word(), Some(child.condition.ink())),
             Self::For => of_record(&|record| span(ago(record.since))),
-            Self::UsedBy => return with_shorter(&programs(child), NONE),
-            Self::Session => return with_shorter(&sessions(child), ""),
+            Self::UsedBy => return with_shorter(&child.programs(), NONE),
+            Self::Session => return with_shorter(&child.session_names(), ""),
             Self::Slot => child.record().and_then(|record| record.slot.clone()).unwrap_or_default(),
             Self::Host => pids(child).join(", "),
             Self::Processes => measured(&|| tally.processes.to_string()),
@@ -141,22 +141,6 @@ impl Field {
     }
 }
 
-/// The programs that use it, each once, those with the most processes first: `claude ×3`, `hermes`.
-fn programs(child: &Listed) -> Vec<String> {
-    let mut counted: Vec<(&str, usize)> = Vec::new();
-    for one in &child.used_by {
-        match counted.iter_mut().find(|(program, _)| *program == one.program) {
-            Some((_, times)) => *times += 1,
-            None => counted.push((&one.program, 1)),
-        }
-    }
-    counted.sort_by_key(|(program, times)| (std::cmp::Reverse(*times), *program));
-    let told = |(program, times): (&str, usize)| {
-        if times > 1 { format!("{program} ×{times}") } else { program.to_owned() }
-    };
-    counted.into_iter().map(told).collect()
-}
-
 /// The processes of the programs that use it, each once.
 fn pids(child: &Listed) -> Vec<String> {
     let mut pids: Vec<String> = Vec::new();
@@ -168,19 +152,6 @@ fn pids(child: &Listed) -> Vec<String> {
     pids
 }
 
-/// The names of the sessions that use it, each once.
-fn sessions(child: &Listed) -> Vec<String> {
-    let Some(record) = child.record() else { return Vec::new() };
-    let of_leases = record.shared.iter().flat_map(|shared| &shared.leases).filter_map(|lease| lease.session.as_ref());
-    let mut names: Vec<String> = Vec::new();
-    for name in of_leases.chain(&record.session) {
-        if !names.contains(name) {
-            names.push(name.clone());
-        }
-    }
-    names
-}
-
 /// A list: `claude ×3, hermes`. Where that has no room, its beginning and how many more there are: `claude ×3 +1`.
 fn with_shorter(texts: &[String], none: &str) -> Cell {
     if texts.is_empty() {
@@ -188,11 +159,6 @@ fn with_shorter(texts: &[String], none: &str) -> Cell {
     }
     let shorter = |shown: usize| format!("{} +{}", texts[..shown].join(", "), texts.len() - shown);
     Cell::from(texts.join(", ")).with_shorter((1..texts.len()).rev().map(shorter))
-}
-
-/// In at most five characters.
-fn percent(number: f64) -> String {
-    if number < 9.95 { format!("{number:.1}%") } else { format!("{number:.0}%") }
 }
 
 /// Why there is more than one shared child of a command.
@@ -210,15 +176,4 @@ fn apart(children: &[Listed], width: Option<usize>) -> String {
         Some(wrapped(told.trim_end(), width, 2))
     };
     shared.iter().filter_map(told).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::percent;
-
-    #[test]
-    fn a_share_of_a_processor_is_short() {
-        let told = [0.0, 0.04, 0.3, 9.94, 9.96, 100.0, 1599.6].map(percent);
-        assert_eq!(told, ["0.0%", "0.0%", "0.3%", "9.9%", "10%", "100%", "1600%"]);
-    }
 }

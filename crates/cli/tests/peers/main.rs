@@ -3,7 +3,8 @@
 
 mod conformance;
 mod hostile;
-mod install;
 mod managed;
 mod servers;
 mod shared;
+
+use testkit::peers as install;

@@ -57,7 +57,7 @@ fn a_program_without_run_is_shown_the_right_line() {
 #[test]
 fn words_of_other_tools_and_slips_are_understood() {
     for (word, line) in [
-        ("top", "nostray ps --watch"),
+        ("watch", "nostray ps --watch"),
         ("kill", "nostray stop"),
         ("logs", "nostray log"),
         ("shrae", "nostray share"),

@@ -13,16 +13,19 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 20] = [
     "run",
     "share",
     "hold",
     "ps",
+    "top",
     "stop",
     "restart",
     "slot",
     "sweep",
     "log",
+    "web",
+    "metrics",
     "broker",
     "wrap",
     "unwrap",

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use badchild::in_parallel;
 use nostray_sys::Signal;
+use testkit::person::Person;
 use testkit::stage::Caller;
 
 use super::home::{Home, server_in};
 use super::pages::Page;
 
 /// Command lines that no test runs, with the reason.
-const NOT_RUN: [(&str, &str); 6] = [
+const NOT_RUN: [(&str, &str); 8] = [
     ("cargo run --release -- demo", ".ci/run runs it"),
     ("cargo test", "it is what runs this test"),
     ("cargo install --path crates/cli", "builds everything once more, and installs it for the user"),
@@ -20,6 +21,11 @@ const NOT_RUN: [(&str, &str); 6] = [
         "builds everything once more, and installs it for the user",
     ),
     ("cargo uninstall nostray-cli", "there is nothing that was installed"),
+    ("ssh -L 7575:127.0.0.1:7575 some-machine nostray web --port 7575", "needs another machine"),
+    (
+        "nostray metrics --output /var/lib/prometheus/node-exporter/nostray.prom",
+        "the folder belongs to another program; `views metrics::file::` writes such a file",
+    ),
 ];
 /// An id, as the pages write it.
 const ID: &str = "k7f3";
@@ -84,8 +90,21 @@ fn expect_success(home: &Home, line: &str) {
 fn expect_lines(home: &Home, line: &str) {
     let mut caller = home.start(&in_a_shell(line));
     assert!(!caller.next_line().is_empty());
-    home.stage.scene.those_with(line).iter().for_each(|found| found.send(Signal::TERM));
+    // A shell expands `~`, so only the first words are as they are in the line.
+    let command = words(line)[..2].join(" ");
+    home.stage.scene.those_with(&command).iter().for_each(|found| found.send(Signal::TERM));
     assert!(!caller.process.wait().expect("wait").success(), "'{line}' ended by itself");
+}
+
+/// Runs a command that has a whole terminal until a key ends it.
+fn expect_screen(home: &Home, line: &str) {
+    let nostray = testkit::nostray();
+    let path = format!("{}:/usr/bin:/bin", nostray.parent().expect("a folder").display());
+    let variables = [("TERM", "xterm"), ("PATH", path.as_str())];
+    let mut person = Person::starts_in(&home.stage.scene, &["/usr/bin/env", "sh", "-c", line], &variables);
+    person.sees("\x1b[?1049h");
+    person.types("q");
+    assert_eq!(person.exit_code(), Some(0), "'{line}'");
 }
 
 fn run(line: &str) {
@@ -96,12 +115,17 @@ fn run(line: &str) {
         return home.expect_served(&in_a_shell(line));
     }
     let is_of_operators =
-        ["ps", "stop", "log", "restart", "sweep", "slot", "broker"].map(|name| format!("nostray {name}"));
+        ["ps", "top", "stop", "log", "restart", "sweep", "slot", "broker"].map(|name| format!("nostray {name}"));
     let has_cast = is_of_operators.iter().any(|command| line.starts_with(command));
     let cast = if has_cast { cast_for(line, &home) } else { Vec::new() };
     let line =
         if words.iter().any(|word| word == ID) { line.replace(ID, &id_of_the_last(&home)) } else { line.to_owned() };
-    if words.iter().any(|word| word == "--follow") {
+    // Another program, or another test, may have the port.
+    let line = line.replace("--port 7575", "--port 0");
+    let goes_on = words.iter().any(|word| word == "--follow") || line.starts_with("nostray web");
+    if line.starts_with("nostray top") {
+        expect_screen(&home, &line);
+    } else if goes_on {
         expect_lines(&home, &line);
     } else {
         expect_success(&home, &line);

@@ -1,4 +1,5 @@
-//! docs/demo.svg shows what `nostray demo` prints: `bench/demo-svg` made it, and would make the same today, but for times and numbers.
+//! docs/demo.svg shows what `nostray demo` prints, and docs/top.svg what `nostray top` shows: `bench/demo-svg` and `bench/top-svg` made them,
+//! and would make the same today, but for times and numbers.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +9,9 @@ use testkit::nostray;
 use super::pages::root;
 
 const PICTURE: &str = "docs/demo.svg";
+const TOP: &str = "docs/top.svg";
 
-/// The lines that are there at the end, without times and process numbers.
+/// The lines that are there at the end.
 fn last_lines(picture: &str) -> Vec<String> {
     let mut lines: BTreeMap<u32, Vec<(f32, String)>> = BTreeMap::new();
     let value = |tag: &str, name: &str| -> Option<String> {
@@ -28,7 +30,7 @@ fn last_lines(picture: &str) -> Vec<String> {
         pieces.sort_by(|a, b| a.0.total_cmp(&b.0));
         pieces.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join("  ")
     };
-    lines.into_values().map(joined).map(|line| without_numbers(&line)).collect()
+    lines.into_values().map(joined).collect()
 }
 
 /// A line about a process without all its digits; any other without the digits of a time.
@@ -44,25 +46,54 @@ fn has_python() -> bool {
     std::process::Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-#[test]
-fn the_picture_is_of_a_real_run() {
+/// The lines of a picture, and of the one that its script makes today. `None` without Python.
+fn shown_and_made(picture: &str, script: &str) -> Option<[Vec<String>; 2]> {
     if !has_python() {
         assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "there is no python3, and CI=true");
-        return;
+        return None;
     }
-    let shown = std::fs::read_to_string(root().join(PICTURE)).expect("read the picture");
+    let shown = std::fs::read_to_string(root().join(picture)).expect("read the picture");
     let scene = Scene::new(User::Current);
     let folder = Folder::new("picture");
-    let output = folder.path().join("demo.svg");
-    let mut script = scene.command(&root().join("bench/demo-svg"));
-    script.arg("--program").arg(nostray()).arg("--output").arg(&output).arg("--fast");
-    let done = script.output().expect("run bench/demo-svg");
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let output = folder.path().join("made.svg");
+    let mut command = scene.command(&root().join(script));
+    command.arg("--program").arg(nostray()).arg("--output").arg(&output).arg("--fast");
+    let done = command.output().expect("run the script");
+    assert!(done.status.success(), "{script}: {}", String::from_utf8_lossy(&done.stderr));
     scene.expect_empty();
     let made = std::fs::read_to_string(&output).expect("read what was made");
-    let lines = last_lines(&made);
-    assert!(lines.len() > 30, "{lines:#?}");
-    assert_eq!(last_lines(&shown), lines, "run bench/demo-svg again, and commit docs/demo.svg");
+    Some([&shown, &made].map(|picture| last_lines(picture)))
+}
+
+#[test]
+fn the_picture_is_of_a_real_run() {
+    let Some(lines) = shown_and_made(PICTURE, "bench/demo-svg") else { return };
+    let [shown, made] = lines.map(|lines| lines.iter().map(|line| without_numbers(line)).collect::<Vec<_>>());
+    assert!(made.len() > 30, "{made:#?}");
+    assert_eq!(shown, made, "run bench/demo-svg again, and commit docs/demo.svg");
+}
+
+/// The lines of the list without numbers and without memory over time, in any order: children that start at once have no order.
+fn list_of(lines: &[String]) -> Vec<String> {
+    let is_drawn = |word: &str| word.chars().all(|c| ('▁'..='█').contains(&c));
+    let is_event = |line: &String| line.split_whitespace().next().is_some_and(|word| word.matches(':').count() == 2);
+    let without_numbers = |line: &String| {
+        let words = line.split_whitespace().filter(|word| !is_drawn(word));
+        words
+            .map(|word| if word.contains(|c: char| c.is_ascii_digit()) { "#" } else { word })
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let mut list: Vec<String> = lines.iter().filter(|line| !is_event(line)).map(without_numbers).collect();
+    list.sort();
+    list
+}
+
+#[test]
+fn the_picture_of_top_is_of_a_real_run() {
+    let Some([shown, made]) = shown_and_made(TOP, "bench/top-svg") else { return };
+    assert!(made.len() > 18, "{made:#?}");
+    assert_eq!(list_of(&shown), list_of(&made), "run bench/top-svg again, and commit docs/top.svg");
 }
 
 #[test]

@@ -1,21 +1,23 @@
-//! What stands below a child's line with --tree: who holds it, nostray's own processes, and the processes of its tree.
+//! What stands below a child's line if its tree is shown: who holds it, nostray's own processes, and the processes of its tree.
 
 use std::collections::HashMap;
 
 use nostray_registry::{Process, Record, UsedBy, describe};
 use nostray_sys::identity::Identity;
-use nostray_sys::proc::{Stat, memory_of};
+use nostray_sys::proc::Stat;
 use nostray_sys::process::Pid;
 use nostray_sys::text::escaped;
 use nostray_terminal::fit::{columns, cut_middle};
 use nostray_terminal::table::{ago, bytes, short_span};
 
-use nostray_view::Listed;
+use crate::listed::Listed;
 
 /// Below a line, by so many blanks.
 const INDENT: usize = 2;
 
-pub(super) fn lines(child: &Listed, width: Option<usize>) -> Vec<String> {
+/// The lines, no wider than `width`. `memory` says how many bytes a process uses.
+#[must_use]
+pub fn lines(child: &Listed, width: Option<usize>, memory: &dyn Fn(&Stat) -> Option<u64>) -> Vec<String> {
     let Some(record) = child.record() else { return Vec::new() };
     let mut lines: Vec<String> = child.used_by.iter().map(held_by).collect();
     lines.extend(kept_by(record));
@@ -24,7 +26,7 @@ pub(super) fn lines(child: &Listed, width: Option<usize>) -> Vec<String> {
     let heads: Vec<String> = depths.iter().map(|(depth, stat)| indented(*depth, &stat.pid.to_string())).collect();
     let widest = heads.iter().map(String::len).max().unwrap_or(0);
     for (head, (_, stat)) in heads.iter().zip(&depths) {
-        let memory = memory_of(stat.pid).map_or_else(|| "-".to_owned(), bytes);
+        let memory = memory(stat).map_or_else(|| "-".to_owned(), bytes);
         lines.push(with_command(&format!("{head:widest$}  {memory:>5}  "), &describe(stat.pid), width));
     }
     for candidate in candidates(record) {

@@ -1,7 +1,7 @@
-//! Installs real MCP clients and servers, in pinned versions, below the target folder. The first test that needs them
-//! installs them.
+//! Installs real MCP clients and servers, and what drives a browser, in pinned versions, below the target folder. The first
+//! test that needs them installs them.
 //!
-//! Where Python or Node is missing, the tests that need it are skipped with a message; with `CI=true` they fail.
+//! Where Python, Node or the browser is missing, the tests that need it are skipped with a message; with `CI=true` they fail.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// A set of peers that is installed together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kit {
+pub enum Kit {
     /// The Python SDK 1.x.
     Python1,
     /// The Python SDK 2.x.
@@ -20,6 +20,8 @@ pub(crate) enum Kit {
     Node,
     /// The Rust SDK.
     Rmcp,
+    /// What drives the Chromium of this machine.
+    Browser,
 }
 
 impl Kit {
@@ -27,10 +29,10 @@ impl Kit {
     /// skipped.
     ///
     /// # Panics If the installation fails, or if a tool is missing and `CI=true`.
-    pub(crate) fn folder(self) -> Option<PathBuf> {
+    pub fn folder(self) -> Option<PathBuf> {
         if let Err(missing) = self.has_tools() {
             assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{missing}, and CI=true");
-            say(&format!("SKIPPED a test with real MCP peers: {missing}"));
+            say(&format!("SKIPPED a test with real peers: {missing}"));
             return None;
         }
         let all = target_folder().join("peers");
@@ -52,7 +54,7 @@ impl Kit {
     }
 
     /// A command of the kit: words that name its files become paths, other words stay.
-    pub(crate) fn words(self, program: &str, rest: &[&str]) -> Option<Vec<PathBuf>> {
+    pub fn words(self, program: &str, rest: &[&str]) -> Option<Vec<PathBuf>> {
         let folder = self.folder()?;
         let found = |word: &str| Some(folder.join(word)).filter(|file| file.is_file()).unwrap_or_else(|| word.into());
         Some([program].iter().chain(rest).filter(|word| !word.is_empty()).map(|word| found(word)).collect())
@@ -64,6 +66,7 @@ impl Kit {
             Self::Python2 => "python2",
             Self::Node => "node",
             Self::Rmcp => "rmcp",
+            Self::Browser => "browser",
         }
     }
 
@@ -80,8 +83,11 @@ impl Kit {
             Self::Python1 | Self::Python2 if !works("python3", &["-c", python]) => {
                 Err("there is no Python 3.10 or later with venv and pip".to_owned())
             }
-            Self::Node if !works("node", &["-e", node]) => Err("there is no Node 20 or later".to_owned()),
-            Self::Node if !works("npm", &["--version"]) => Err("there is no npm".to_owned()),
+            Self::Node | Self::Browser if !works("node", &["-e", node]) => {
+                Err("there is no Node 20 or later".to_owned())
+            }
+            Self::Node | Self::Browser if !works("npm", &["--version"]) => Err("there is no npm".to_owned()),
+            Self::Browser if !works("chromium", &["--version"]) => Err("there is no chromium".to_owned()),
             _ => Ok(()),
         }
     }
@@ -93,6 +99,7 @@ impl Kit {
             Self::Python2 => "python/requirements2.txt",
             Self::Node => "node/package-lock.json",
             Self::Rmcp => "rmcp/Cargo.lock",
+            Self::Browser => "browser/package-lock.json",
         };
         sources().join(file)
     }
@@ -109,9 +116,9 @@ impl Kit {
                 pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
                 run(pip.arg("--requirement").arg(self.pin_file()));
             }
-            Self::Node => {
+            Self::Node | Self::Browser => {
                 for file in ["package.json", "package-lock.json", ".npmrc"] {
-                    fs::copy(sources().join("node").join(file), folder.join(file)).expect("copy");
+                    fs::copy(sources().join(self.name()).join(file), folder.join(file)).expect("copy");
                 }
                 run(Command::new("npm").args(["ci", "--silent", "--no-audit", "--no-fund"]).current_dir(folder));
             }
@@ -125,6 +132,7 @@ impl Kit {
         let (from, ending) = match self {
             Self::Python1 | Self::Python2 => ("python", ".py"),
             Self::Node => ("node", ".mjs"),
+            Self::Browser => ("browser", ".mjs"),
             Self::Rmcp => {
                 let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
                 cargo.args(["build", "--quiet", "--locked", "--target-dir"]).arg(folder);
