@@ -17,7 +17,7 @@ use crate::selection::Selection;
 use crate::which::{self, ByName};
 use table::Layout;
 
-/// Show the children that are contained, who uses them, and what their trees use
+/// Show contained children, who uses them, and what their trees use
 ///
 /// One line for each: its name, its state, who uses it (of a shared child, the hosts that hold it), the memory of the whole tree (each
 /// process's proportional share), its use of the processor since its start, its age, how often it was restarted (RST, if any was), and its

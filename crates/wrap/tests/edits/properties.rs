@@ -258,7 +258,7 @@ impl Writer {
 }
 
 fn rounds() -> u64 {
-    if std::env::var_os("NOSTRAY_LONG").is_some() { 200_000 } else { 3_000 }
+    if std::env::var_os("NOSTRAY_LONG").is_some() { 50_000 } else { 3_000 }
 }
 
 fn check(format: Format, write: fn(&mut Writer)) {
