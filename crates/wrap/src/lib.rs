@@ -8,6 +8,7 @@ pub mod file;
 pub mod hosts;
 mod invocation;
 pub mod plan;
+mod splices;
 pub mod survey;
 
 pub use choice::{Choice, Wishes, choose, is_named, package_of};
