@@ -23,6 +23,7 @@ mod stop;
 mod sweep;
 mod warm;
 mod which;
+mod wrap;
 
 use nostray_sys::descriptors::Room;
 use nostray_sys::signal::{self, Disposition, Signal};
@@ -82,8 +83,11 @@ fn for_people(command: Command) -> ExitCode {
         Command::Web(args) => nostray_web::run(&args),
         Command::Metrics(args) => metrics::run(&args),
         Command::Slot(args) => slot::run(&args),
+        Command::Wrap(args) => wrap::wrap(&args),
+        Command::Unwrap(args) => wrap::unwrap(&args),
+        Command::Hosts(args) => wrap::hosts::run(&args),
         Command::Demo(args) => nostray_demo::run(&args),
-        Command::Doctor(args) => nostray_doctor::run(&args),
+        Command::Doctor(args) => nostray_doctor::run(&args, &wrap::grammar, &wrap::fix),
         Command::Completions(args) => completions::print(&args),
         Command::Man(args) => man::print(&args),
         Command::Complete(args) => completions::words(&args),

@@ -4,13 +4,14 @@
 ///
 /// Says how well this machine can contain a tree and what it lacks; whether nostray's directories are sound; which
 /// stdio children other programs have left behind; and which servers in the configurations of agent hosts are not
-/// wrapped by nostray, with the lines that wrap them. Changes nothing, unless you give --kill.
+/// wrapped by nostray, with the lines that wrap them; and what living hosts run without nostray. Changes nothing, unless you give --kill or
+/// --fix.
 ///
 /// A process is a stray for certain only if its parent is gone and the kernel knows of no process at the other end of
 /// its stdin, nor of its stdout. A process that only looks abandoned is listed as "maybe" and never ended. Processes of other
 /// users and of services, leaders of terminals, and processes in a pen of nostray are not listed.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES, group(clap::ArgGroup::new("acts").args(["kill", "fix"]).multiple(true)))]
 pub struct Args {
     /// Print one JSON object instead of a report
     #[arg(long)]
@@ -20,8 +21,12 @@ pub struct Args {
     #[arg(long)]
     pub(super) kill: bool,
 
-    /// With --kill: do not ask
-    #[arg(long, requires = "kill")]
+    /// End certain strays, and wrap what is not wrapped (`nostray wrap`); asks for each
+    #[arg(long, conflicts_with = "json")]
+    pub(super) fix: bool,
+
+    /// With --kill or --fix: do not ask
+    #[arg(long, requires = "acts")]
     pub(super) yes: bool,
 
     /// Of all strays, consider this process only; may be given several times
@@ -36,6 +41,9 @@ Examples:
 
   nostray doctor --kill
       The same, then a question for each stray.
+
+  nostray doctor --fix
+      Strays ended and servers wrapped, after a question for each.
 
   nostray doctor --kill --yes --pid 4242
       End process 4242, if it is a stray for certain, and no other process.
@@ -62,7 +70,9 @@ The object that --json prints:
                \"failed\")
   configs      a list of host, path, error (of a file that cannot be used),
                servers: a list of name, project, state (\"wrapped\",
-               \"unwrapped\" or \"disabled\"), command (a list), replacement
-               (command, args, text)
+               \"unwrapped\", \"broken\", \"stuck\" or \"disabled\"), detail, command
+               (a list), replacement (command, args, text)
+  copies       what living hosts run without nostray: a list of host, host_pid,
+               package, count, memory_bytes, configured, advice
   What is not known is null. Environments are never shown, and arguments that
   look like secrets are shown as ***.";

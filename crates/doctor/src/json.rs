@@ -6,6 +6,7 @@ use super::Findings;
 use super::command_line;
 use super::configs::{Config, Server, State};
 use super::kill::Outcome;
+use super::live::Copies;
 use super::machine::Machine;
 use super::places::{Condition, Place};
 use super::strays::{Confidence, Stray};
@@ -18,6 +19,7 @@ pub(super) fn text(findings: &Findings) -> String {
         "directories": findings.places.0.iter().map(place).collect::<Value>(),
         "strays": findings.strays.iter().map(stray).collect::<Value>(),
         "configs": findings.configs.iter().map(config).collect::<Value>(),
+        "copies": findings.copies.iter().map(copies).collect::<Value>(),
     });
     format!("{object:#}\n")
 }
@@ -62,10 +64,22 @@ fn stray((stray, outcome): &(Stray, Option<Outcome>)) -> Value {
     object
 }
 
+fn copies(copies: &Copies) -> Value {
+    json!({
+        "host": copies.host,
+        "host_pid": copies.host_pid.as_raw_nonzero(),
+        "package": copies.package,
+        "count": copies.count,
+        "memory_bytes": copies.memory,
+        "configured": copies.is_configured,
+        "advice": copies.advice(),
+    })
+}
+
 fn config(config: &Config) -> Value {
     let servers = config.servers.as_deref().unwrap_or_default();
     json!({
-        "host": config.host,
+        "host": config.host.name,
         "path": config.path.to_string_lossy(),
         "error": config.servers.as_ref().err(),
         "servers": servers.iter().map(server).collect::<Value>(),
@@ -76,14 +90,21 @@ fn server(server: &Server) -> Value {
     let (state, replacement) = match &server.state {
         State::Wrapped => ("wrapped", Value::Null),
         State::Disabled => ("disabled", Value::Null),
+        State::Broken(_) => ("broken", Value::Null),
+        State::Stuck(_) => ("stuck", Value::Null),
         State::Unwrapped(instead) => {
             ("unwrapped", json!({ "command": instead.command, "args": instead.args, "text": instead.text }))
         }
+    };
+    let detail = match &server.state {
+        State::Broken(why) | State::Stuck(why) => Some(why),
+        _ => None,
     };
     json!({
         "name": server.name,
         "project": server.project,
         "state": state,
+        "detail": detail,
         "command": server.command,
         "replacement": replacement,
     })

@@ -4,10 +4,9 @@ mod args;
 mod command_line;
 mod configs;
 mod doubts;
-mod formats;
-mod hosts;
 mod json;
 mod kill;
+mod live;
 mod machine;
 mod places;
 mod report;
@@ -20,10 +19,12 @@ use nostray_sys::Pid;
 use nostray_sys::proc::Stat;
 use nostray_sys::secrets::masked;
 use nostray_terminal::{self as terminal, ExitCode};
+use nostray_wrap::Grammar;
 
 pub use args::Args;
 use configs::Config;
 use kill::Outcome;
+use live::Copies;
 use machine::Machine;
 use places::Places;
 use strays::{Confidence, Stray};
@@ -36,17 +37,24 @@ struct Findings {
     /// The outcome is there only with --kill.
     strays: Vec<(Stray, Option<Outcome>)>,
     configs: Vec<Config>,
+    /// What living hosts run without nostray. With --pid they are not looked at.
+    copies: Vec<Copies>,
 }
 
 impl Findings {
     fn is_fine(&self) -> bool {
+        let Fine { configs, rest } = self.fine();
+        configs && rest
+    }
+
+    fn fine(&self) -> Fine {
         let is_over = |(stray, outcome): &(Stray, Option<Outcome>)| {
             stray.confidence == Confidence::Maybe || outcome.as_ref().is_some_and(Outcome::is_over)
         };
-        self.machine.is_fine()
-            && self.places.is_fine()
-            && self.strays.iter().all(is_over)
-            && self.configs.iter().all(Config::is_fine)
+        Fine {
+            configs: self.configs.iter().all(Config::is_fine),
+            rest: self.machine.is_fine() && self.places.is_fine() && self.strays.iter().all(is_over),
+        }
     }
 }
 
@@ -57,15 +65,30 @@ impl Stray {
     }
 }
 
-/// Looks at the machine, reports, and ends strays where the arguments ask for it.
-pub fn run(args: &Args) -> ExitCode {
-    if args.kill && !args.yes && !kill::can_ask() {
-        terminal::complain(&"--kill asks for each stray, but stdin is not a terminal; add --yes to end them all");
+/// Looks at the machine, reports, and ends strays where the arguments ask for it. `grammar` says what this version of nostray understands;
+/// `wrap` wraps what is not wrapped, and asks unless it is told not to.
+pub fn run(args: &Args, grammar: Grammar<'_>, wrap: &dyn Fn(bool) -> ExitCode) -> ExitCode {
+    if (args.kill || args.fix) && !args.yes && !kill::can_ask() {
+        terminal::complain(
+            &"--kill and --fix ask for each stray, but stdin is not a terminal; add --yes to end them all",
+        );
         return ExitCode::from(2);
     }
-    match examine(args) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+    match examine(args, grammar) {
+        // The configurations are not fine before they are wrapped; the command that wraps them says how they are then.
+        Ok(Fine { configs, rest: true }) if configs || args.fix => {
+            if args.fix {
+                wrap(args.yes)
+            } else {
+                ExitCode::SUCCESS
+            }
+        }
+        Ok(_) => {
+            if args.fix {
+                wrap(args.yes);
+            }
+            ExitCode::FAILURE
+        }
         Err(error) => {
             terminal::complain(&error);
             ExitCode::from(2)
@@ -73,7 +96,13 @@ pub fn run(args: &Args) -> ExitCode {
     }
 }
 
-fn examine(args: &Args) -> Result<bool, String> {
+/// What is fine.
+struct Fine {
+    configs: bool,
+    rest: bool,
+}
+
+fn examine(args: &Args, grammar: Grammar<'_>) -> Result<Fine, String> {
     let unseen = |error: io::Error| format!("cannot look for strays in /proc: {error}");
     let is_meant =
         |stray: &Stray| args.pid.is_empty() || args.pid.contains(&stray.identity.pid.as_raw_nonzero().get());
@@ -88,9 +117,13 @@ fn examine(args: &Args) -> Result<bool, String> {
         machine: Machine::examine(),
         places: Places::examine(),
         strays: found.into_iter().map(|stray| (stray, None)).collect(),
-        configs: configs::examine(),
+        configs: configs::examine(grammar),
+        copies: Vec::new(),
     };
-    if args.kill {
+    if args.pid.is_empty() {
+        findings.copies = live::look(&findings.configs);
+    }
+    if args.kill || args.fix {
         // A user reads the report before the first question. A program gets one object, which includes the outcomes.
         if !args.json && !args.yes {
             show(&report::text(&findings))?;
@@ -100,11 +133,11 @@ fn examine(args: &Args) -> Result<bool, String> {
         findings.strays = strays.into_iter().zip(outcomes.into_iter().map(Some)).collect();
         if !args.json && !args.yes {
             show(&report::outcomes(&findings))?;
-            return Ok(findings.is_fine());
+            return Ok(findings.fine());
         }
     }
     show(&if args.json { json::text(&findings) } else { report::text(&findings) })?;
-    Ok(findings.is_fine())
+    Ok(findings.fine())
 }
 
 /// The strays that there are, for an error.

@@ -6,6 +6,7 @@ use nostray_terminal as terminal;
 
 use super::configs::{Config, Server, State};
 use super::kill::Outcome;
+use super::live::{self, Copies};
 use super::machine::Machine;
 use super::places::{Condition, Place, Places};
 use super::strays::{Confidence, Stray};
@@ -68,7 +69,8 @@ pub(super) fn text(findings: &Findings) -> String {
     machine(&mut paper, &findings.machine);
     places(&mut paper, &findings.places);
     strays(&mut paper, &findings.strays);
-    configs(&mut paper, &findings.configs);
+    configs(&mut paper, &findings.configs, &findings.copies);
+    copies(&mut paper, &findings.copies);
     let sum = if findings.is_fine() { (Ink::Green, "All is fine.") } else { (Ink::Red, "There is something to do.") };
     let sum = paper.ink(sum.0, sum.1);
     paper.line(&format!("\n{sum}"));
@@ -185,33 +187,56 @@ fn in_words(outcome: &Outcome) -> String {
     }
 }
 
-fn configs(paper: &mut Paper, configs: &[Config]) {
+fn configs(paper: &mut Paper, configs: &[Config], copies: &[Copies]) {
     paper.title("Servers in the configurations of hosts");
     if configs.is_empty() {
         paper.item(Ink::Green, "no configuration of a known host is here");
     }
     for config in configs {
-        paper.line(&format!("  {} ({})", config.path.display(), config.host));
+        paper.line(&format!("  {} ({})", config.path.display(), config.host.name));
         match &config.servers {
             Err(why) => {
                 paper.item(Ink::Red, &format!("cannot be used: {why}"));
                 paper.below("-> the host cannot read it either; correct it, and run this again");
             }
             Ok(servers) if servers.is_empty() => paper.item(Ink::Green, "no stdio servers"),
-            Ok(servers) => servers.iter().for_each(|server| show(paper, server)),
+            Ok(servers) => servers.iter().for_each(|server| show(paper, server, copies)),
         }
+    }
+    if !configs.iter().all(Config::is_fine) {
+        let hint =
+            paper.ink(Ink::Dim, "`nostray wrap` writes these lines for you, and `nostray unwrap` takes them back.");
+        paper.below(&hint);
     }
 }
 
-fn show(paper: &mut Paper, server: &Server) {
+fn copies(paper: &mut Paper, all: &[Copies]) {
+    if all.is_empty() {
+        return;
+    }
+    paper.title("What living hosts run without nostray");
+    for copies in all {
+        paper.item(Ink::Yellow, &command_line::escaped(&copies.in_words()));
+        paper.below(&format!("-> {}", command_line::escaped(&copies.advice())));
+    }
+}
+
+fn show(paper: &mut Paper, server: &Server, copies: &[Copies]) {
     let project =
         server.project.as_ref().map_or(String::new(), |path| format!(" (for {})", command_line::escaped(path)));
     let name = format!("{}{project}", command_line::escaped(&server.name));
     match &server.state {
         State::Wrapped => paper.item(Ink::Green, &format!("{name}: wrapped")),
+        State::Broken(why) => paper.item(Ink::Red, &format!("{name}: wrapped, but it would not run: {why}")),
+        State::Stuck(why) => {
+            paper.item(Ink::Yellow, &format!("{name}: not wrapped, and `nostray wrap` leaves it: {why}"))
+        }
         State::Disabled => paper.item(Ink::Dim, &format!("{name}: switched off")),
         State::Unwrapped(replacement) => {
             paper.item(Ink::Red, &format!("{name}: not wrapped: {}", command_line::shortened(&server.command)));
+            if let Some(now) = live::in_use(server, copies) {
+                paper.below(&now);
+            }
             paper.below("-> write instead, and leave the rest as it is:");
             replacement.text.lines().for_each(|line| paper.below(&format!("   {line}")));
             if replacement.text.contains("***") {

@@ -26,6 +26,7 @@ pub mod poll;
 pub mod proc;
 pub mod process;
 pub mod random;
+pub mod replace;
 pub mod secrets;
 pub mod shared_words;
 pub mod signal;

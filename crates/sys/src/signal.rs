@@ -206,7 +206,7 @@ pub fn send_to_self_on_input(fd: BorrowedFd<'_>, signal: Signal) -> io::Result<(
 }
 
 /// The C library's headers have it, and its crate does not for every machine.
-const F_SETSIG: i32 = 10;
+pub(crate) const F_SETSIG: i32 = 10;
 
 fn raw_kill(pid: i32, signal: Signal) -> io::Result<()> {
     // SAFETY: `kill` reads its two numbers and nothing else.

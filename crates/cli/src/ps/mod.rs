@@ -17,7 +17,7 @@ use crate::selection::Selection;
 use crate::which::{self, ByName};
 use table::Layout;
 
-/// Show the children that are contained, who uses them, and what their trees use
+/// Show contained children, who uses them, and what their trees use
 ///
 /// One line for each: its name, its state, who uses it (of a shared child, the hosts that hold it), the memory of the whole tree (each
 /// process's proportional share), its use of the processor since its start, its age, how often it was restarted (RST, if any was), and its
@@ -223,8 +223,8 @@ impl Seen {
 
     fn why_empty(&self) -> String {
         match self.total {
-            0 => "Nothing runs under nostray. Put `nostray run` in front of a server's command; `nostray doctor` finds \
-                  servers to wrap."
+            0 => "Nothing runs under nostray. `nostray wrap` puts it in front of the servers of your hosts; `nostray run` starts \
+                  one."
                 .to_owned(),
             1 => "No child matches. `nostray ps` without a selection shows the only one there is.".to_owned(),
             total => format!("No child matches. `nostray ps` without a selection shows all {total}."),

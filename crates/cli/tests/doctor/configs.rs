@@ -120,14 +120,8 @@ extensions:
 
 /// Each host, the path of its configuration, a configuration with one unwrapped server, and how doctor's replacement
 /// for that server begins.
-const FILES: [(&str, &str, &str, &str); 12] = [
+const FILES: [(&str, &str, &str, &str); 11] = [
     ("Claude Desktop", ".config/Claude/claude_desktop_config.json", JSON, "\"command\": \"nostray\",\n\"args\": ["),
-    (
-        "Claude Desktop",
-        "Library/Application Support/Claude/claude_desktop_config.json",
-        JSON,
-        "\"command\": \"nostray\",\n\"args\": [",
-    ),
     ("Claude Code", ".claude.json", JSON, "\"command\": \"nostray\",\n\"args\": ["),
     ("Claude Code", "project/.mcp.json", JSON, "\"command\": \"nostray\",\n\"args\": ["),
     ("Cursor", "home/.cursor/mcp.json", JSON, "\"command\": \"nostray\",\n\"args\": ["),
@@ -167,7 +161,9 @@ fn servers_of_every_host_are_found_with_the_words_to_write() {
         assert_eq!(bare[0]["name"], "bare");
         assert_eq!(bare[0]["command"], json!(["npx", "-y", "server"]));
         assert_eq!(bare[0]["replacement"]["args"], json!(["run", "--", "npx", "-y", "server"]));
+        // Its folder is none that every host looks into, so the path is written out.
         let text = bare[0]["replacement"]["text"].as_str().expect("text");
+        let text = text.replace(&nostray().display().to_string(), "nostray");
         assert!(
             text.starts_with(begins) && text.ends_with("\"run\", \"--\", \"npx\", \"-y\", \"server\"]"),
             "{text}"
@@ -188,6 +184,28 @@ fn the_report_says_what_to_write_and_no_secrets() {
         assert!(report.contains(part), "'{part}' is not in:\n{report}");
     }
     assert!(!report.contains("hunter2"), "{report}");
+}
+
+/// "wrapped" means that the line would really run.
+#[test]
+fn a_wrapped_server_that_would_not_run_is_not_called_wrapped() {
+    let home = home(&[(
+        ".cursor/mcp.json",
+        r#"{ "mcpServers": {
+            "gone": { "command": "/nowhere/nostray", "args": ["run", "--", "npx"] },
+            "strange": { "command": "nostray", "args": ["run", "--no-such-option", "--", "npx"] },
+            "none": { "command": "nostray", "args": ["run", "--"] },
+            "good": { "command": "nostray", "args": ["run", "--slot", "a", "--if-taken", "replace", "npx"] },
+            "tilde": { "command": "~/bin/server" }
+        } }"#,
+    )]);
+    let findings = findings(home.path());
+    let servers = config(&findings, ".cursor/mcp.json")["servers"].as_array().expect("a list").clone();
+    let state = |name: &str| servers.iter().find(|server| server["name"] == name).expect("there")["state"].clone();
+    assert_eq!([state("gone"), state("strange"), state("none")], ["broken", "broken", "broken"]);
+    assert_eq!([state("good"), state("tilde")], ["wrapped", "stuck"]);
+    let report = text(&doctor(home.path(), &[]).stdout);
+    assert!(report.contains("gone: wrapped, but it would not run: there is no program /nowhere/nostray"), "{report}");
 }
 
 #[test]

@@ -5,3 +5,4 @@
 
 mod configs;
 mod strays;
+mod wrap;

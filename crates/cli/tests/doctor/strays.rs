@@ -132,10 +132,10 @@ fn a_server_whose_wrappers_are_gone_is_found() {
     let scene = Scene::new(User::Current);
     let path = badchild().display().to_string();
     leave_command_behind(&scene, &[], &[&path, "wrap", "2", "--", &path, "pause"]);
-    for wrapper in scene.those_with("wrap") {
+    for wrapper in scene.those_with(" wrap ") {
         wrapper.send(Signal::KILL);
     }
-    wait_until("the wrappers are gone", || scene.those_with("wrap").is_empty());
+    wait_until("the wrappers are gone", || scene.those_with(" wrap ").is_empty());
     let server = scene.those_with("pause").pop().expect("there");
     expect_certain(&findings(&scene, &[]), &server, &GONE);
 }

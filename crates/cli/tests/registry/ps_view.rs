@@ -351,7 +351,7 @@ fn children_are_sorted_as_asked() {
 fn nothing_there_is_said_with_what_to_do() {
     let many = Many::new();
     let said = many.says(&["ps"]);
-    let expected = "Nothing runs under nostray. Put `nostray run` in front of a server's command; `nostray doctor` finds servers to wrap.\n";
+    let expected = "Nothing runs under nostray. `nostray wrap` puts it in front of the servers of your hosts; `nostray run` starts one.\n";
     assert_eq!(said, expected);
     let shown = Screen::shows(&many.stage, COLUMNS, &[], &["ps"]);
     assert!(widest(&shown) <= COLUMNS.into(), "{shown}");

@@ -13,7 +13,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 20] = [
     "run",
     "share",
     "hold",
@@ -27,6 +27,9 @@ const COMMANDS: [&str; 17] = [
     "web",
     "metrics",
     "broker",
+    "wrap",
+    "unwrap",
+    "hosts",
     "doctor",
     "demo",
     "completions",

@@ -102,6 +102,14 @@ fn every_other_entry_starts_its_server() {
     in_parallel(commands, |command| Home::new().expect_served(&command));
 }
 
+#[test]
+fn the_page_names_every_host() {
+    let page = Page::at("docs/hosts.md").text;
+    let missing: Vec<_> =
+        nostray_wrap::hosts::HOSTS.iter().map(|host| host.name).filter(|name| !page.contains(name)).collect();
+    assert!(missing.is_empty(), "docs/hosts.md does not have {missing:?}");
+}
+
 /// README.md has a short table of what docs/hosts.md says.
 #[test]
 fn the_table_of_hosts_is_that_of_the_page() {
