@@ -201,7 +201,7 @@ impl Canvas<'_> {
         if app.passed.is_empty() {
             let why = match app.children.is_empty() {
                 true if app.troubles.is_empty() => {
-                    "Nothing runs under nostray. Put `nostray run` in front of a server's command."
+                    "Nothing runs under nostray. `nostray wrap` puts it in front of your servers."
                 }
                 true => "",
                 false => "No child has this in its line. Esc takes the filter away.",

@@ -94,7 +94,7 @@ function showList() {
 
 function showEmpty(count) {
   $("empty").hidden = count > 0 || !document.body.classList.contains("live");
-  const none = "Nothing runs under nostray. Put `nostray run` in front of a server's command; `nostray doctor` finds servers to wrap.";
+  const none = "Nothing runs under nostray. `nostray wrap` puts it in front of your servers.";
   say($("empty"), known.rows.size ? `No child matches; there are ${known.rows.size}.` : none);
 }
 
