@@ -277,6 +277,11 @@ pub fn reap_child(pid: Pid) -> io::Result<Option<Ended>> {
     }
 }
 
+/// Waits for the end of this child, and reaps it. Without such a child, it returns at once.
+pub fn wait_for_child(pid: Pid) {
+    while let Err(rustix::io::Errno::INTR) = rustix::process::waitpid(Some(pid), WaitOptions::empty()) {}
+}
+
 /// How this child has ended, if it has. It is not reaped.
 #[must_use]
 pub fn peek_at_child(pid: Pid) -> Option<Ended> {

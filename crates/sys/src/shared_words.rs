@@ -1,5 +1,5 @@
 //! Numbers that one process counts up and others read, without a system call for either the counting or a question. They live in an
-//! anonymous file in memory: whoever may see the counting process opens it as `/proc/PID/fd/N`.
+//! anonymous file in memory: a process that may look at the counting process opens it as `/proc/PID/fd/N`.
 
 use std::fs::File;
 use std::io;

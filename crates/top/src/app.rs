@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use nostray_terminal::Ink;
-use nostray_view::{Condition, Listed, Looker, Saved, Sort, Troubles};
+use nostray_view::{Action, Condition, Listed, Looker, Saved, Sort, Troubles};
 
-use crate::commands::{Commands, Verb};
+use crate::commands::{Commands, doing};
 use crate::draw::Look;
 use crate::events::Events;
 use crate::filter::Filter;
@@ -243,7 +243,7 @@ impl App {
                 let target = target.clone();
                 self.mode = Mode::List;
                 match key {
-                    Key::Char('y' | 'Y') => self.start(Verb::Stop, target),
+                    Key::Char('y' | 'Y') => self.start(Action::Stop, target),
                     _ => self.say(format!("{} was not stopped", target.name), None),
                 }
                 Next::Stay
@@ -311,7 +311,7 @@ impl App {
                 self.mode = Mode::Page(Page::open(about));
             }
             Key::Char('l') => self.mode = Mode::Page(Page::open(About::Log { target })),
-            Key::Char('r') => self.start(Verb::Restart, target),
+            Key::Char('r') => self.start(Action::Restart, target),
             _ => self.mode = Mode::Confirm(target),
         }
     }
@@ -339,9 +339,9 @@ impl App {
         Next::Stay
     }
 
-    fn start(&mut self, verb: Verb, target: Target) {
-        let said = format!("{} {} …", verb.doing(), target.name);
-        match self.commands.start(verb, target) {
+    fn start(&mut self, action: Action, target: Target) {
+        let said = format!("{} {} …", doing(action), target.name);
+        match self.commands.start(action, target) {
             Ok(()) => self.say(said, None),
             Err(why) => self.say(why, Some(Ink::Red)),
         }

@@ -2,56 +2,40 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use nostray_sys::stream;
+use nostray_view::Action;
 
 use crate::app::Target;
 
 /// At the end, a command gets this long to do what a person has asked for; then it is killed.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often to look whether it has ended, then.
+/// How often to look whether it has ended, then: the standard library has no wait with a deadline.
 const PACE: Duration = Duration::from_millis(5);
 /// Of what a command prints, no more is kept.
 const MAX_SAID: usize = 1 << 16;
 
-/// What a key does to a child.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verb {
-    Restart,
-    Stop,
+/// As it is said while it runs.
+pub(crate) fn doing(action: Action) -> &'static str {
+    match action {
+        Action::Restart => "restarting",
+        Action::Stop => "stopping",
+    }
 }
 
-impl Verb {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Restart => "restart",
-            Self::Stop => "stop",
-        }
-    }
-
-    /// As it is said while it runs.
-    pub(crate) fn doing(self) -> &'static str {
-        match self {
-            Self::Restart => "restarting",
-            Self::Stop => "stopping",
-        }
-    }
-
-    fn done(self) -> &'static str {
-        match self {
-            Self::Restart => "restarted",
-            Self::Stop => "stopped",
-        }
+fn done(action: Action) -> &'static str {
+    match action {
+        Action::Restart => "restarted",
+        Action::Stop => "stopped",
     }
 }
 
 /// How a command has ended.
 #[derive(Debug)]
 pub(crate) struct CommandResult {
-    verb: Verb,
+    action: Action,
     name: String,
     pub(crate) is_success: bool,
     /// What it printed last.
@@ -62,8 +46,8 @@ impl CommandResult {
     pub(crate) fn text(&self) -> String {
         let said = if self.said.is_empty() { String::new() } else { format!(": {}", self.said) };
         match self.is_success {
-            true => format!("{} {}{said}", self.verb.done(), self.name),
-            false => format!("could not {} {}{said}", self.verb.word(), self.name),
+            true => format!("{} {}{said}", done(self.action), self.name),
+            false => format!("could not {} {}{said}", self.action.word(), self.name),
         }
     }
 }
@@ -71,7 +55,7 @@ impl CommandResult {
 /// A command that runs.
 #[derive(Debug)]
 struct Running {
-    verb: Verb,
+    action: Action,
     target: Target,
     process: Child,
     /// Its stdout and stderr. The end of it is the end of the command.
@@ -87,13 +71,13 @@ pub(crate) struct Commands {
 
 impl Commands {
     /// Starts one. Refuses a second command about the same child.
-    pub(crate) fn start(&mut self, verb: Verb, target: Target) -> Result<(), String> {
+    pub(crate) fn start(&mut self, action: Action, target: Target) -> Result<(), String> {
         if let Some(other) = self.running.iter().find(|other| other.target.id == target.id) {
-            return Err(format!("{} {} already", other.verb.doing(), target.name));
+            return Err(format!("{} {} already", doing(other.action), target.name));
         }
-        let failed = |error: io::Error| format!("could not start `nostray {}`: {error}", verb.word());
-        let (output, process) = spawn(verb, &target.id).map_err(failed)?;
-        self.running.push(Running { verb, target, process, output, said: Vec::new() });
+        let failed = |error: io::Error| format!("could not start `nostray {}`: {error}", action.word());
+        let (output, process) = spawn(action, &target.id).map_err(failed)?;
+        self.running.push(Running { action, target, process, output, said: Vec::new() });
         Ok(())
     }
 
@@ -130,15 +114,12 @@ impl Commands {
     }
 }
 
-fn spawn(verb: Verb, id: &str) -> io::Result<(OwnedFd, Child)> {
+fn spawn(action: Action, id: &str) -> io::Result<(OwnedFd, Child)> {
     let (output, to) = io::pipe()?;
     let output = OwnedFd::from(output);
     stream::do_not_wait(&output)?;
-    // After an update the file of this program has no name any more.
-    let usual = std::env::current_exe().ok().filter(|path| path.exists());
-    let program = usual.unwrap_or_else(|| PathBuf::from("/proc/self/exe"));
-    let mut command = Command::new(program);
-    command.args([verb.word(), id]).stdin(Stdio::null()).stdout(to.try_clone()?).stderr(to);
+    let mut command = action.command(id);
+    command.stdout(to.try_clone()?).stderr(to);
     Ok((output, command.spawn()?))
 }
 
@@ -162,6 +143,6 @@ impl Running {
         let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
         let last = last.trim().trim_start_matches("nostray: ").trim_start_matches(&self.target.id);
         let said = last.trim_start_matches(':').trim().to_owned();
-        CommandResult { verb: self.verb, name: self.target.name, is_success, said }
+        CommandResult { action: self.action, name: self.target.name, is_success, said }
     }
 }

@@ -30,7 +30,7 @@ use nostray_sys::poll::{Until, wait};
 use nostray_sys::stream;
 use nostray_sys::terminal_settings::is_terminal;
 use nostray_terminal::{self as terminal, ExitCode};
-use nostray_view::Sort;
+use nostray_view::SortOption;
 
 use app::{App, Next};
 use keys::Keys;
@@ -61,18 +61,8 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = terminal::interval)]
     interval: Duration,
 
-    /// Sort by name, memory, cpu, age, state or restarts, not by start
-    ///
-    /// By memory, cpu and restarts, the highest come first; by age, the youngest; by state, those that need you. The key `s` changes it.
-    #[arg(
-        long,
-        value_name = "KEY",
-        value_enum,
-        default_value_t,
-        hide_default_value = true,
-        hide_possible_values = true
-    )]
-    sort: Sort,
+    #[command(flatten)]
+    order: SortOption,
 }
 
 /// A wrong call, or a terminal that cannot be used.
@@ -109,7 +99,7 @@ fn watch(args: &Args) -> io::Result<ExitCode> {
     // Before the first look, so that a signal that arrives during it ends us in order.
     let signals = Signals::new()?;
     let mut screen = Screen::enter()?;
-    let mut app = App::new(args.sort, args.filter.as_deref().unwrap_or_default());
+    let mut app = App::new(args.order.sort, args.filter.as_deref().unwrap_or_default());
     let ended = refresh_until_the_end(args.interval, &signals, &mut screen, &mut app);
     let left = screen.leave();
     app.commands.end();

@@ -6,7 +6,7 @@
 
 use std::io::{self, Read, Write};
 
-use nostray_sys::process::{Pid, Side, exit_now, fork, raise_priority, reap_child, set_name, setsid};
+use nostray_sys::process::{Pid, Side, exit_now, fork, raise_priority, set_name, setsid, wait_for_child};
 use nostray_sys::signal::SignalSet;
 use nostray_sys::startup::set_title;
 
@@ -68,9 +68,7 @@ impl Drop for Watcher {
     /// It ends now, and no process is left of it when `top` has ended.
     fn drop(&mut self) {
         self.to = None;
-        while let Ok(None) = reap_child(self.pid) {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        wait_for_child(self.pid);
     }
 }
 

@@ -72,6 +72,7 @@ fn locked(path: &Path) -> Option<std::fs::File> {
         if Instant::now() > deadline {
             return None;
         }
+        // flock has no wait with a deadline.
         std::thread::sleep(Duration::from_millis(2));
     }
     Some(lock)

@@ -3,6 +3,7 @@
 //!
 //! A [`Looker`] looks at the registry and at the processes, again and again, and gives a [`Listed`] for each child.
 
+mod action;
 mod ends;
 mod history;
 pub mod json;
@@ -15,9 +16,10 @@ pub mod story_text;
 pub mod tree;
 mod troubles;
 
+pub use action::Action;
 pub use ends::Ends;
 pub use history::{Rates, Sample};
-pub use listed::{Condition, Listed, Sort, explain};
+pub use listed::{Condition, Listed, Sort, SortOption, explain};
 pub use looker::Looker;
 pub use saved::Saved;
 pub use troubles::Troubles;

@@ -205,6 +205,23 @@ impl Condition {
     }
 }
 
+/// The option by which a user chooses the order.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct SortOption {
+    /// Sort by name, memory, cpu, age, state or restarts, not by start
+    ///
+    /// By memory, cpu and restarts, the highest come first; by age, the youngest; by state, those that need you.
+    #[arg(
+        long,
+        value_name = "KEY",
+        value_enum,
+        default_value_t,
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
+    pub sort: Sort,
+}
+
 /// What children are sorted by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Sort {

@@ -10,7 +10,7 @@ use nostray_terminal::table::bytes;
 pub struct Saved {
     /// Since sessions share a child, where each would have one of its own of the same size.
     pub sharing: u64,
-    /// Since a child that nobody uses is asleep, where it would keep what it had.
+    /// Since a child that no session needs now is asleep, where it would keep what it had.
     pub sleeping: u64,
 }
 

@@ -12,12 +12,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures_util::stream;
 use nostray_registry::census;
-use nostray_view::{Ends, Looker, metrics};
+use nostray_view::{Action, Ends, Looker, metrics};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::spawn_blocking;
 
-use crate::actions::{Action, Target};
+use crate::actions::{self, Target};
 use crate::feed::{Event, Feed, Viewer};
 use crate::gate::{self, Gate, METRICS};
 use crate::page::Page;
@@ -110,7 +110,7 @@ async fn act(action: Action, State(here): Here, headers: HeaderMap, body: Bytes)
     };
     let done = spawn_blocking(move || {
         let _held = permit;
-        action.run(&target)
+        actions::run(action, &target)
     });
     match done.await {
         Ok(Some(told)) => json(told.to_string()),

@@ -72,7 +72,7 @@ fn serve(args: &Args) -> Result<ExitCode, String> {
 async fn listen(args: &Args) -> Result<TcpListener, String> {
     let at = |port| SocketAddr::new(args.address, port);
     let bound = match (args.port, TcpListener::bind(at(args.port.unwrap_or(USUAL_PORT))).await) {
-        // Nobody has asked for this port.
+        // The user has not asked for this port.
         (None, Err(error)) if error.kind() == io::ErrorKind::AddrInUse => TcpListener::bind(at(0)).await,
         (_, bound) => bound,
     };

@@ -1,5 +1,5 @@
 //! `wrap` and `unwrap`: bytes in, bytes out. Words are inserted and removed where the parser says that the entry's words stand; every
-//! other byte stays. The result is parsed and compared with what was wanted before anybody sees it.
+//! other byte stays. The result is parsed and compared with what was wanted before the caller gets it.
 //!
 //! What an edit inserts is a function of what stands around it and stays. So `unwrap` can compute what `wrap` inserted, and removes
 //! exactly that; if a host or a person has formatted the file anew, it removes the same words wherever they are.

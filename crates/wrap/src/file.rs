@@ -112,7 +112,7 @@ fn beside(path: &Path, end: &str) -> PathBuf {
 pub fn edit(path: &Path, lock: Lock, keep_backup: bool, edit: Edit<'_>) -> Result<Written, Error> {
     let path = path.canonicalize()?;
     let folder = path.parent().ok_or_else(|| Error::Unreadable("is not a file".to_owned()))?;
-    // Two processes of nostray take turns. A folder can be locked by anybody who can read it.
+    // Two processes of nostray take turns. A folder can be locked by every process that can read it.
     let turn = File::open(folder)?;
     replace::lock(&turn)?;
     let _held = match lock {

@@ -143,7 +143,7 @@ pub fn to_wrap(config: &Config, selection: &Selection, wishes: &Wishes, tools: T
     plan
 }
 
-/// The wishes for an entry that is wrapped: what nobody asks for now stays as it was asked for earlier.
+/// The wishes for an entry that is wrapped: what the user does not ask for now stays as it was asked for earlier.
 fn as_wrapped(entry: &Entry, now: &Invocation, wishes: &Wishes, has_wish: &dyn Fn(&[String]) -> bool) -> Wishes {
     let mut wishes = wishes.clone();
     if !has_wish(&wishes.share) && !has_wish(&wishes.run) {

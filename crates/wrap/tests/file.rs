@@ -177,7 +177,7 @@ fn rounds() -> u64 {
     if std::env::var_os("NOSTRAY_LONG").is_some() { 10_000 } else { 300 }
 }
 
-/// The host asks nobody before it writes, so it may overwrite an edit; but no edit may overwrite what the host wrote.
+/// The host takes no lock before it writes, so it may overwrite an edit; but no edit may overwrite what the host wrote.
 #[test]
 fn nothing_that_a_host_writes_is_lost() {
     for in_place in [false, true] {

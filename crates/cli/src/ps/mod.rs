@@ -11,7 +11,7 @@ use nostray_registry::{Pen, Unreadable, census};
 use nostray_sys::text::escaped_json;
 use nostray_terminal::fit::wrapped;
 use nostray_terminal::{self as terminal, ExitCode};
-use nostray_view::{Listed, Looker, Sort, explain, json};
+use nostray_view::{Listed, Looker, SortOption, explain, json};
 
 use crate::selection::Selection;
 use crate::which::{self, ByName};
@@ -47,18 +47,8 @@ pub(crate) struct Args {
     #[arg(long)]
     wide: bool,
 
-    /// Sort by name, memory, cpu, age, state or restarts, not by start
-    ///
-    /// By memory, cpu and restarts, the highest come first; by age, the youngest; by state, those that need you.
-    #[arg(
-        long,
-        value_name = "KEY",
-        value_enum,
-        default_value_t,
-        hide_default_value = true,
-        hide_possible_values = true
-    )]
-    sort: Sort,
+    #[command(flatten)]
+    order: SortOption,
 
     /// Show it again every 2 seconds, or as given, until Ctrl-C
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = terminal::interval)]
@@ -178,11 +168,11 @@ fn look(args: &Args, looker: &mut Looker) -> Seen {
         unknown = Some(args.selection.complaint(&all));
     }
     let selected = all.into_iter().filter(is_selected).collect();
-    let mut children = match !args.quiet || args.sort.needs_measures() {
+    let mut children = match !args.quiet || args.order.sort.needs_measures() {
         true => looker.thorough(selected),
         false => selected.into_iter().map(Listed::on_record).collect(),
     };
-    args.sort.sort(&mut children);
+    args.order.sort.sort(&mut children);
     Seen { children, total, unknown }
 }
 

@@ -80,7 +80,7 @@ pub(super) fn plans(planned: &[Planned], doing: &Doing<'_>) -> String {
             writeln!(
                 text,
                 "    {}",
-                ink(Ink::Dim, "this file belongs to a project: everybody who uses it needs nostray then")
+                ink(Ink::Dim, "this file belongs to a project: each of its users needs nostray then")
             )
             .ok();
         }

@@ -3,27 +3,28 @@
 
 mod child;
 mod disputed;
+mod failing;
 mod host;
 mod local;
 mod replay;
 #[cfg(test)]
 mod tests;
+mod unread;
 
 use std::time::Duration;
 
 use nostray_registry::Traffic;
-use nostray_rpc::{Envelope, Id, Kind, Message, error, errors, read};
-use nostray_sys::secrets::masked_text;
+use nostray_rpc::{Id, error};
 use serde_json::json;
 
 use crate::cache::{Asker, Cache};
 use crate::error_text::{Outlook, ServerLabel};
-use crate::flights::{Ask, Flights, Hold};
+use crate::flights::Flights;
 use crate::lifecycle::{self, Activity, Lifecycle};
 use crate::lists::Seen;
 use crate::machine::{Cause, Event, Generation, Moment, Policy, State, Why};
-use crate::memory::{Memory, Note};
-use crate::queue::{Queue, QueuedLine};
+use crate::memory::Memory;
+use crate::queue::Queue;
 use crate::replays::Replay;
 use crate::reverse::Reverse;
 use replay::{Checks, Gate};
@@ -340,17 +341,6 @@ impl Session {
         self.drive(Event::Restart, now);
     }
 
-    /// These lines were written to the child, and no process of its tree has read anything of them or will: they are said to the next
-    /// one. To be told before its end is.
-    pub fn child_has_not_read(&mut self, lines: &[u8], now: Moment) {
-        if !lines.is_empty() {
-            self.gate = Gate::Closed;
-        }
-        for raw in lines.split_inclusive(|byte| *byte == b'\n') {
-            self.take_back(raw, now);
-        }
-    }
-
     /// The child has been told to end, and these lines were taken from it: see [`Session::child_has_not_read`].
     pub fn child_is_torn_down(&mut self, generation: Generation, why: Why, unread: &[u8], now: Moment) {
         if !why.lets_child_answer() {
@@ -406,62 +396,6 @@ impl Session {
         }
         self.orphan_questions(generation);
         self.drive(Event::Rested(generation), now);
-    }
-
-    /// The child is about to be lost by no fault of its own. A handshake that it has not answered waits for the next one, which would
-    /// be told of it anyway: hosts make it once, and give up a server that refuses it.
-    pub fn keep_handshake(&mut self) {
-        if let Some((id, note)) = self.flights.take_handshake()
-            && let Note::Initialize(line) = &note
-        {
-            let (line, method) = (line.to_vec(), self.flights.method("initialize"));
-            self.queue.push(QueuedLine { line, asks: vec![Ask { id, note, method }], batch: None, deadline: None });
-        }
-    }
-
-    /// A line that no child has got: as if the host said it now. What it was told on the host's behalf is not for the next one: that
-    /// is told all of it anyway, and asked what is asked of each. Nor is what the host does not wait for any more.
-    pub fn take_back(&mut self, raw: &[u8], now: Moment) {
-        let text = raw.strip_suffix(b"\n").unwrap_or(raw);
-        let text = text.strip_suffix(b"\r").unwrap_or(text);
-        let mut left = raw.to_vec();
-        if !left.ends_with(b"\n") {
-            left.push(b'\n');
-        }
-        match read(text) {
-            Ok(Message::One(envelope)) => {
-                if !self.lands(&envelope) {
-                    return;
-                }
-            }
-            Ok(Message::Batch(envelopes)) => {
-                let kept: Vec<_> = envelopes.iter().filter(|one| self.lands(one)).map(|one| one.text).collect();
-                if kept.is_empty() {
-                    return;
-                }
-                if kept.len() < envelopes.len() {
-                    left = [b"[", kept.join(&b","[..]).as_slice(), b"]\n"].concat();
-                }
-            }
-            Err(_) => {}
-        }
-        let text = left.trim_ascii_end().to_vec();
-        let verdict = self.host_says(&text, &left, now);
-        debug_assert!(verdict == Verdict::Swallow, "there is no child to be told");
-    }
-
-    /// If it is a request, it is in flight no more. False if the host does not wait for it, or has not made it; or if it is a
-    /// notification that opened or closed something, since the next child is told what is open.
-    fn lands(&mut self, envelope: &Envelope<'_>) -> bool {
-        if let Kind::Notification { method, .. } = &envelope.kind {
-            return self.memory.replays.read(method, envelope.text).is_none_or(|entry| entry.is_plain());
-        }
-        let Some(id) = envelope.request_id() else { return true };
-        match self.flights.take_last(&id) {
-            Some(flight) if flight.note.is_stream() => !self.memory.listens(&id),
-            Some(flight) => flight.hold != Hold::Nothing,
-            None => false,
-        }
     }
 
     /// All that no child has got has come back; with a cause, if the last one was not put to rest.
@@ -521,76 +455,6 @@ impl Session {
         }
     }
 
-    /// Answers everything that waits for a child with an error.
-    fn refuse_waiting(&mut self, cause: &Cause, outlook: Outlook) {
-        self.last_cause = Some(cause.clone());
-        let waiting = self.queue.take_all();
-        if waiting.is_empty() {
-            return;
-        }
-        let failure = self.failure(cause, |label, stderr| label.not_made(cause, outlook, stderr));
-        for waiting in waiting {
-            let ids: Vec<Id> = waiting.asks.into_iter().map(|ask| ask.id).collect();
-            self.fail(&ids, waiting.batch.is_some(), &failure);
-        }
-    }
-
-    /// Answers everything that is in flight with an error.
-    fn cut_off(&mut self, cause: &Cause, outlook: Outlook) {
-        self.last_cause = Some(cause.clone());
-        let flights = self.flights.cut_off();
-        if flights.is_empty() {
-            return;
-        }
-        // What was on its way to a child that never ran has reached no child.
-        let was_read = !cause.is_failed_start();
-        let failure = self.failure(cause, |label, stderr| match was_read {
-            true => label.cut_off(cause, stderr),
-            false => label.not_made(cause, outlook, stderr),
-        });
-        for (batch, ids) in flights {
-            self.fail(&ids, batch.is_some(), &failure);
-        }
-    }
-
-    /// The error of all calls that fail together.
-    fn failure(&mut self, cause: &Cause, in_words: impl FnOnce(&ServerLabel, &[String]) -> String) -> Failure {
-        let stderr: Vec<_> = self.lifecycle.last_words().iter().map(|line| masked_text(line)).collect();
-        let message = in_words(&self.label, &stderr);
-        Failure { message, data: json!({ "nostray": { "cause": cause.to_string(), "stderr": stderr } }) }
-    }
-
-    fn fail(&mut self, ids: &[Id], batch: bool, Failure { message, data }: &Failure) {
-        let line = match ids {
-            [] => return,
-            _ if self.leaves_calls_open => return,
-            ids if batch => errors(ids, GONE, message, Some(data)),
-            ids => ids.iter().flat_map(|id| error(id, GONE, message, Some(data))).collect(),
-        };
-        self.effects.push(Effect::ToHost(line));
-    }
-
-    /// Nothing that this child says from now on is for the host.
-    fn part_from(&mut self, generation: Generation) {
-        self.gate = Gate::Closed;
-        self.checks = Checks::default();
-        // Streams are opened again with the next child.
-        let left = self.flights.cut_off();
-        debug_assert!(left.is_empty() || !self.lifecycle.is_busy(), "a caller is answered before");
-        self.orphan_questions(generation);
-    }
-
-    /// Nothing that the host still does for this child is of use.
-    fn orphan_questions(&mut self, generation: Generation) {
-        if self.protocol == Protocol::Mcp {
-            for id in self.reverse.orphaned(generation) {
-                let params = json!({ "requestId": id_value(&id), "reason": "the server process is gone" });
-                let line = nostray_rpc::notification("notifications/cancelled", Some(params.to_string().as_bytes()));
-                self.effects.push(Effect::ToHost(line));
-            }
-        }
-    }
-
     /// Lets the lifecycle see what is in flight and what waits.
     fn settle(&mut self, now: Moment) {
         let is_telling = self.gate.is_telling();
@@ -607,12 +471,6 @@ impl Session {
             self.perform_all(effects, now);
         }
     }
-}
-
-/// What calls that fail are answered with.
-struct Failure {
-    message: String,
-    data: serde_json::Value,
 }
 
 /// An id as a JSON value.

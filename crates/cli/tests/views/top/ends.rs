@@ -128,7 +128,7 @@ fn a_terminal_that_takes_nothing_does_not_hold_it() {
     // Blanks are not drawn on an empty screen.
     screen.sees("Nothing");
     let top = Found::by_pid(badchild::pid(i32::try_from(screen.process.id()).expect("small"))).expect("is there");
-    // Each size draws the whole screen. What nobody reads fills the buffer of the terminal.
+    // Each size draws the whole screen. What the test does not read fills the buffer of the terminal.
     for round in 0..2000_u16 {
         screen.resize(80 + round % 2, 24);
         std::thread::yield_now();

@@ -9,7 +9,7 @@ use testkit::stage::Stage;
 use super::browser::Browser;
 use super::http::Web;
 
-/// Serves one page to everybody, on another port of the same host. Browsers send it the cookies of that host.
+/// Serves one page to every client, on another port of the same host. Browsers send it the cookies of that host.
 fn another_server() -> (String, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
     let address = listener.local_addr().expect("an address").to_string();
