@@ -8,6 +8,7 @@ use serde_json::json;
 use testkit::stage::Stage;
 
 use super::{has, printed, series};
+use crate::supervised;
 use crate::web::http::Web;
 
 fn expect_accepted(text: &str) {
@@ -31,8 +32,7 @@ fn promtool_accepts_both_with_shared_and_supervised_children_and_calls() {
     expect_accepted(&printed(&stage));
     let web = Web::start(&stage);
     let mut shared = stage.shared(&["--key", "memory"], &[]);
-    let mut supervised = stage.start(&["--respawn", "--label", "name=files"], &[]);
-    supervised.initialize();
+    let mut supervised = supervised(&stage, "files");
     let mut plain = stage.start(&["--label", "name=plain"], &[]);
     plain.initialize();
     for caller in [&mut shared, &mut supervised] {

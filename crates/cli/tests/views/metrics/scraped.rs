@@ -9,6 +9,7 @@ use serde_json::Value;
 use testkit::stage::Stage;
 
 use super::has;
+use crate::supervised;
 use crate::web::http::Web;
 
 struct Prometheus {
@@ -67,8 +68,7 @@ fn a_real_prometheus_scrapes_it() {
     }
     let stage = Stage::new();
     let web = Web::start(&stage);
-    let mut caller = stage.start(&["--respawn", "--label", "name=files"], &[]);
-    caller.initialize();
+    let mut caller = supervised(&stage, "files");
     for _ in 0..3 {
         caller.who();
     }

@@ -5,14 +5,14 @@ use serde_json::json;
 use testkit::stage::Stage;
 
 use super::{printed, series};
+use crate::supervised;
 use crate::web::pen;
 
 #[test]
 fn the_values_are_those_of_ps() {
     let stage = Stage::new();
     let mut sessions = [stage.shared(&["--key", "memory"], &[]), stage.shared(&["--key", "memory"], &[])];
-    let mut supervised = stage.start(&["--respawn", "--label", "name=files"], &[]);
-    supervised.initialize();
+    let mut supervised = supervised(&stage, "files");
     for _ in 0..3 {
         supervised.who();
     }
@@ -62,8 +62,7 @@ fn the_values_are_those_of_ps() {
 #[test]
 fn the_names_and_labels_stay() {
     let stage = Stage::new();
-    let mut caller = stage.start(&["--respawn", "--label", "name=files"], &[]);
-    caller.initialize();
+    let mut caller = supervised(&stage, "files");
     caller.who();
     let text = printed(&stage);
     let kinds: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();

@@ -4,7 +4,8 @@ use badchild::wait_until;
 use testkit::stage::Stage;
 use testkit::tmux::Tmux;
 
-use super::{end, line_of, supervised};
+use super::{end, line_of};
+use crate::supervised;
 
 /// The names of the list, from top to bottom.
 fn names(screen: &str) -> Vec<&str> {

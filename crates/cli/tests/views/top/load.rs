@@ -9,7 +9,8 @@ use testkit::nostray;
 use testkit::stage::Stage;
 use testkit::tmux::Tmux;
 
-use super::{end, line_of, supervised};
+use super::{end, line_of};
+use crate::supervised;
 
 #[test]
 fn twenty_children_cost_less_than_a_twentieth_of_a_processor() {

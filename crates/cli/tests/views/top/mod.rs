@@ -9,13 +9,6 @@ mod trouble;
 
 use testkit::stage::{Caller, Stage};
 
-/// A child that is supervised, and has this name.
-fn supervised(stage: &Stage, name: &str) -> Caller {
-    let mut caller = stage.start(&["--respawn", "--label", &format!("name={name}")], &["--banner", "some server"]);
-    caller.initialize();
-    caller
-}
-
 /// Ends the sessions, and checks that no process is left.
 fn end(stage: &Stage, mut callers: Vec<Caller>) {
     callers.iter_mut().for_each(Caller::close);

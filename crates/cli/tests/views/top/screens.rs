@@ -4,7 +4,8 @@ use serde_json::json;
 use testkit::stage::Stage;
 use testkit::tmux::Tmux;
 
-use super::{end, line_of, supervised};
+use super::{end, line_of};
+use crate::supervised;
 
 #[test]
 fn at_80_by_24_children_states_users_rates_savings_and_events_are_there() {

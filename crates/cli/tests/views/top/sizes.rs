@@ -3,7 +3,8 @@
 use testkit::stage::Stage;
 use testkit::tmux::Tmux;
 
-use super::{end, line_of, supervised};
+use super::{end, line_of};
+use crate::supervised;
 
 #[test]
 fn a_new_size_is_drawn_at_once_with_the_columns_that_fit() {

@@ -7,7 +7,8 @@ use testkit::sharing::BROKER;
 use testkit::stage::Stage;
 use testkit::tmux::Tmux;
 
-use super::{end, line_of, supervised};
+use super::{end, line_of};
+use crate::supervised;
 
 #[test]
 fn records_that_cannot_be_read_are_said() {

@@ -6,13 +6,13 @@ use testkit::stage::Stage;
 use super::browser::Browser;
 use super::http::Web;
 use super::{pen, pens};
+use crate::supervised;
 
 #[test]
 fn a_restart_by_click_is_one_and_the_session_goes_on() {
     let stage = Stage::new();
     let web = Web::start(&stage);
-    let mut caller = stage.start(&["--respawn", "--label", "name=files"], &[]);
-    caller.initialize();
+    let mut caller = supervised(&stage, "files");
     let before = caller.pid();
     let Some(mut browser) = Browser::at(&stage, &web) else { return };
     browser.open_child("files");
@@ -38,8 +38,7 @@ fn a_restart_by_click_is_one_and_the_session_goes_on() {
 fn cancel_and_escape_do_nothing_and_stop_ends_the_child() {
     let stage = Stage::new();
     let web = Web::start(&stage);
-    let mut caller = stage.start(&["--respawn", "--label", "name=files"], &[]);
-    caller.initialize();
+    let mut caller = supervised(&stage, "files");
     let before = caller.pid();
     let Some(mut browser) = Browser::at(&stage, &web) else { return };
     browser.open_child("files");

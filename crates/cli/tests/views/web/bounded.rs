@@ -9,6 +9,7 @@ use nostray_sys::proc::memory_of;
 use testkit::stage::Stage;
 
 use super::http::{Web, next_event};
+use crate::supervised;
 
 /// A head may take 10 s; what a busy machine adds.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(25);
@@ -55,8 +56,7 @@ fn slow_clients_are_cut_off_and_others_are_served() {
 fn a_viewer_that_does_not_read_makes_nothing_grow() {
     let stage = Stage::new();
     let web = Web::start(&stage);
-    let mut caller = stage.start(&["--respawn", "--label", "name=one"], &[]);
-    caller.initialize();
+    let caller = supervised(&stage, "one");
     let mut reading = web.events();
     next_event(&mut reading, "snapshot");
     let _stalled: Vec<_> = (0..20).map(|_| web.events()).collect();

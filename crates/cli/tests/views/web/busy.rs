@@ -10,13 +10,13 @@ use testkit::stage::Stage;
 
 use super::browser::Browser;
 use super::http::Web;
+use crate::supervised;
 
 #[test]
 fn children_that_come_and_go_leave_the_page_as_it_is() {
     let stage = Stage::new();
     let web = Web::start(&stage);
-    let mut caller = stage.start(&["--respawn", "--label", "name=stays"], &[]);
-    caller.initialize();
+    let caller = supervised(&stage, "stays");
     let Some(mut browser) = Browser::at(&stage, &web) else { return };
     browser.open_child("stays");
     // The line that stays must be the same element, and selected, all the time; and no look may show nothing.

@@ -5,6 +5,7 @@ use testkit::stage::Stage;
 
 use super::browser::Browser;
 use super::http::Web;
+use crate::supervised;
 
 const SHOWN: &str = "[...document.querySelectorAll('#journal li')].map((item) => item.textContent)";
 
@@ -12,8 +13,7 @@ const SHOWN: &str = "[...document.querySelectorAll('#journal li')].map((item) =>
 fn it_shows_what_log_shows_goes_on_live_and_filters() {
     let stage = Stage::new();
     let web = Web::start(&stage);
-    let mut first = stage.start(&["--respawn", "--label", "name=first"], &[]);
-    first.initialize();
+    let first = supervised(&stage, "first");
     let Some(mut browser) = Browser::at(&stage, &web) else { return };
     let id = super::pen(&stage, "first")["id"].as_str().expect("an id").to_owned();
     browser.wait(&format!("({SHOWN}).some((text) => text.includes({id:?}) && text.includes('started'))"));

@@ -5,6 +5,7 @@ use testkit::stage::{Caller, Stage};
 
 use super::browser::Browser;
 use super::http::Web;
+use crate::supervised;
 
 fn chosen(browser: &mut Browser) -> String {
     let name = browser.run("document.querySelector('#rows tr[aria-selected=true] .c-name')?.textContent ?? ''");
@@ -15,11 +16,7 @@ fn chosen(browser: &mut Browser) -> String {
 fn a_child_is_found_opened_and_restarted_by_keys_alone() {
     let stage = Stage::new();
     let web = Web::start(&stage);
-    let start = |name: &str| {
-        let mut caller = stage.start(&["--respawn", "--label", &format!("name={name}")], &[]);
-        caller.initialize();
-        caller
-    };
+    let start = |name: &str| supervised(&stage, name);
     let callers: Vec<Caller> = ["one", "two", "three"].map(start).into();
     let Some(mut browser) = Browser::at(&stage, &web) else { return };
     browser.wait("document.querySelectorAll('#rows tr').length === 3");
@@ -79,8 +76,7 @@ fn a_child_is_found_opened_and_restarted_by_keys_alone() {
 fn every_control_has_a_name() {
     let stage = Stage::new();
     let web = Web::start(&stage);
-    let mut caller = stage.start(&["--respawn", "--label", "name=one"], &[]);
-    caller.initialize();
+    let caller = supervised(&stage, "one");
     let Some(mut browser) = Browser::at(&stage, &web) else { return };
     browser.open_child("one");
     let nameless = "[...document.querySelectorAll('button, input, select, svg, dialog, section')].filter((one) => \

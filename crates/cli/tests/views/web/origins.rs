@@ -8,6 +8,7 @@ use testkit::stage::Stage;
 
 use super::browser::Browser;
 use super::http::Web;
+use crate::supervised;
 
 /// Serves one page to every client, on another port of the same host. Browsers send it the cookies of that host.
 fn another_server() -> (String, TcpListener) {
@@ -32,8 +33,7 @@ fn serve_forever(listener: TcpListener) {
 fn a_page_of_another_origin_gets_nothing() {
     let stage = Stage::new();
     let web = Web::start(&stage);
-    let mut caller = stage.start(&["--respawn", "--label", "name=files"], &[]);
-    caller.initialize();
+    let caller = supervised(&stage, "files");
     let id = super::pen(&stage, "files")["id"].clone();
     let Some(mut browser) = Browser::at(&stage, &web) else { return };
     let cookies = browser.ask(json!({ "do": "cookies" }));

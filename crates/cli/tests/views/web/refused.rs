@@ -4,6 +4,7 @@ use badchild::Folder;
 use testkit::stage::Stage;
 
 use super::http::{Answer, Web, command};
+use crate::supervised;
 
 /// Every path that is served, and some that are not.
 const PATHS: [&str; 9] = [
@@ -99,8 +100,7 @@ fn a_foreign_name_is_refused_although_the_token_is_right() {
 fn a_foreign_origin_is_refused_although_the_token_is_right() {
     let stage = Stage::new();
     let web = Web::start(&stage);
-    let mut caller = stage.start(&["--respawn"], &[]);
-    caller.initialize();
+    let mut caller = supervised(&stage, "files");
     let id = super::pens(&stage)[0]["id"].as_str().expect("an id").to_owned();
     let (bearer, body) = (web.bearer(), format!(r#"{{"id":"{id}"}}"#));
     let own = format!("http://{}", web.host);

@@ -7,13 +7,13 @@ use testkit::sharing::BROKER;
 use testkit::stage::Stage;
 
 use super::http::{Web, next_event};
+use crate::supervised;
 
 #[test]
 fn a_damaged_record_is_a_row_that_says_so() {
     let stage = Stage::new();
     let web = Web::start(&stage);
-    let mut caller = stage.start(&["--respawn", "--label", "name=well"], &[]);
-    caller.initialize();
+    let caller = supervised(&stage, "well");
     // A record beside the real one.
     let damaged = stage.scene.runtime().join("nostray/zzzzzzzz.json");
     std::fs::write(&damaged, "{").expect("write");
@@ -33,8 +33,7 @@ fn a_damaged_record_is_a_row_that_says_so() {
 fn a_registry_that_cannot_be_read_is_said_and_comes_back() {
     let stage = Stage::new();
     let web = Web::start(&stage);
-    let mut caller = stage.start(&["--respawn", "--label", "name=well"], &[]);
-    caller.initialize();
+    let caller = supervised(&stage, "well");
     let folder = stage.scene.runtime().join("nostray");
     let mode = |mode| std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).expect("chmod");
     let mut viewer = web.events();
