@@ -15,12 +15,12 @@ const NOT_RUN: [(&str, &str); 8] = [
     ("cargo run --release -- demo", ".ci/run runs it"),
     ("cargo test", "it is what runs this test"),
     ("cargo install --path crates/cli", "builds everything once more, and installs it for the user"),
-    ("cargo install --git \"$URL_OF_THIS_REPOSITORY\" nostray-cli", "needs the forge"),
+    ("cargo install --git \"$URL_OF_THIS_REPOSITORY\" nostray", "needs the forge"),
     (
         "cargo build --release --bin nostray && cp target/release/nostray ~/.local/bin/",
         "builds everything once more, and installs it for the user",
     ),
-    ("cargo uninstall nostray-cli", "there is nothing that was installed"),
+    ("cargo uninstall nostray", "there is nothing that was installed"),
     ("ssh -L 7575:127.0.0.1:7575 some-machine nostray web --port 7575", "needs another machine"),
     (
         "nostray metrics --output /var/lib/prometheus/node-exporter/nostray.prom",
