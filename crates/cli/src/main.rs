@@ -25,6 +25,8 @@ mod warm;
 mod which;
 mod wrap;
 
+use std::ffi::OsString;
+
 use nostray_sys::descriptors::Room;
 use nostray_sys::signal::{self, Disposition, Signal};
 use nostray_terminal::{self as terminal, ExitCode};
@@ -38,9 +40,8 @@ const FILES: u64 = 8;
 nostray_sys::program!(program);
 
 #[cfg_attr(test, allow(dead_code, reason = "a test has a main of its own"))]
-fn program() -> u8 {
+fn program(words: Vec<OsString>) -> u8 {
     // A host that embeds nostray has started us as the guard of its child.
-    let words: Vec<_> = std::env::args_os().collect();
     if let Some(code) = nostray::guard::run_if_called(&words) {
         return code;
     }

@@ -223,7 +223,8 @@ pub(crate) fn let_go_of_everything() {
     }
     // SAFETY: values that own one of these are never used or dropped again: the caller runs a function that knows of none of
     // them, and ends the process.
-    unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
+    // Not every C library has a function for the system call.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
 }
 
 /// In a forked process: replaces its standard input, output and error by these.

@@ -43,7 +43,7 @@ impl Mailbox {
         message.msg_iov = &mut piece;
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = size_of::<Control>();
+        message.msg_controllen = size_of::<Control>() as _;
         // SAFETY: the pointers are to places that live until the call returns, each with its true size.
         let length =
             unsafe { libc::recvmsg(self.0.as_raw_fd(), &mut message, libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) };

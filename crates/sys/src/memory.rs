@@ -75,8 +75,9 @@ unsafe extern "C" fn add(object: *mut libc::dl_phdr_info, _size: usize, segments
     0
 }
 
-/// Gives memory back that this program has freed: the C library keeps it for the next time, which may never come.
+/// Gives memory back that this program has freed: glibc keeps it for the next time, which may never come.
 pub fn release_free() {
+    #[cfg(target_env = "gnu")]
     // SAFETY: the call only touches the allocator's own lists, under its own lock.
     unsafe { libc::malloc_trim(0) };
 }

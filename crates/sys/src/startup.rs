@@ -5,15 +5,17 @@
 //! get all of that as the host gave it, and every start would pay for it. So a program that is declared with
 //! [`crate::program!`] starts without, and only the last of these is done here, since nothing else may get those numbers.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr, OsString};
 use std::fmt;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
 /// One bit for each of the descriptors 0, 1 and 2 that was closed.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
-/// Declares the function that is the program. It returns the exit code.
+/// Declares the function that is the program. It gets the arguments (only glibc gives them to a standard library that has not started
+/// the program) and returns the exit code.
 #[macro_export]
 macro_rules! program {
     ($function:path) => {
@@ -51,15 +53,17 @@ static LENGTH: AtomicUsize = AtomicUsize::new(0);
 ///
 /// # Safety
 /// Count and arguments are the arguments with which the C library has called `main`.
-pub unsafe fn run(program: fn() -> u8, count: i32, arguments: *const *mut u8) -> i32 {
-    if let Some(last) = usize::try_from(count).ok().and_then(|count| count.checked_sub(1)) {
-        // SAFETY: there are `count` pointers, at least one, to C strings.
-        let (first, last, end) = unsafe {
-            let last = *arguments.add(last);
-            (*arguments, last, CStr::from_ptr(last.cast()).count_bytes() + 1)
-        };
-        ARGUMENTS.store(first, Ordering::Relaxed);
-        LENGTH.store(last.addr().saturating_sub(first.addr()) + end, Ordering::Relaxed);
+pub unsafe fn run(program: fn(Vec<OsString>) -> u8, count: i32, arguments: *const *mut u8) -> i32 {
+    // SAFETY: there are `count` pointers, each to a C string, which stay until the program ends.
+    let words: Vec<&CStr> = unsafe {
+        let pointers = std::slice::from_raw_parts(arguments, usize::try_from(count).unwrap_or(0));
+        pointers.iter().map(|pointer| CStr::from_ptr(pointer.cast())).collect()
+    };
+    if let (Some(first), Some(last)) = (words.first(), words.last()) {
+        // SAFETY: there is at least one pointer.
+        ARGUMENTS.store(unsafe { *arguments }, Ordering::Relaxed);
+        let end = last.as_ptr().addr() + last.count_bytes() + 1;
+        LENGTH.store(end.saturating_sub(first.as_ptr().addr()), Ordering::Relaxed);
     }
     for fd in 0..3 {
         // SAFETY: F_GETFD on any number only reads the descriptor table.
@@ -69,7 +73,7 @@ pub unsafe fn run(program: fn() -> u8, count: i32, arguments: *const *mut u8) ->
             unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) };
         }
     }
-    i32::from(program())
+    i32::from(program(words.into_iter().map(|word| OsStr::from_bytes(word.to_bytes()).to_owned()).collect()))
 }
 
 /// From now on `ps` shows `title` for this process, as far as there is room, in place of the command line. **For a process with one
