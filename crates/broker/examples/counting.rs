@@ -11,6 +11,11 @@ use nostray_broker::{FromChild, FromSession, ReverseTo, Router, Routing, Session
 use nostray_registry::Traffic;
 use nostray_supervise::{Generation, Moment, Policy, Protocol, Session, Settings, Verdict};
 
+/// The allocator of `nostray`.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: nostray_sys::allocator::Allocator = nostray_sys::allocator::Allocator;
+
 const CALLS: u32 = 200_000;
 const PASSES: usize = 15;
 

@@ -7,6 +7,11 @@ use std::time::{Duration, Instant};
 use nostray_broker::{FromChild, FromSession, ReverseTo, Router, Routing, SessionId};
 use nostray_supervise::{Moment, Protocol};
 
+/// The allocator of `nostray`.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: nostray_sys::allocator::Allocator = nostray_sys::allocator::Allocator;
+
 fn main() {
     let small = "/home/someone/project/src/main.rs";
     let text = "all work and no play ".repeat(50_000);

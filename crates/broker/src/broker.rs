@@ -137,7 +137,7 @@ impl Broker {
             }
             if self.tidy_at.is_some_and(|at| at <= Instant::now()) {
                 self.tidy_at = None;
-                nostray_sys::memory::release_free();
+                nostray_sys::allocator::release_free();
                 nostray_sys::memory::release_program_pages_at_next_wait();
             }
             let is_idle = self.callers.is_empty() && self.stewards.is_empty();

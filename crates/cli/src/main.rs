@@ -36,6 +36,10 @@ use args::{Cli, Command};
 /// How many files a command that reads records and processes opens at most, beside handles on the processes that it waits for.
 const FILES: u64 = 8;
 
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: nostray_sys::allocator::Allocator = nostray_sys::allocator::Allocator;
+
 #[cfg(not(test))]
 nostray_sys::program!(program);
 

@@ -6,6 +6,11 @@ use std::time::{Duration, Instant};
 
 use nostray_rpc::{Lines, LongLineReader, read};
 
+/// The allocator of `nostray`.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: nostray_sys::allocator::Allocator = nostray_sys::allocator::Allocator;
+
 fn main() {
     let small = br#"{"jsonrpc":"2.0","id":4711,"method":"tools/call","params":{"name":"read_file","arguments":{"path":"/home/someone/project/src/main.rs","offset":0,"limit":2000},"_meta":{"progressToken":12,"x":"abcdef"}}}"#;
     let typescript = br#"{"method":"notifications/progress","params":{"progressToken":3,"progress":17,"total":100,"message":"indexing"},"jsonrpc":"2.0"}"#;

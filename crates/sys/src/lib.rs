@@ -6,6 +6,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("nostray contains process trees on Linux only, so far");
 
+pub mod allocator;
 pub mod cgroup;
 pub mod clock;
 pub mod descriptors;

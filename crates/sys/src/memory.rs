@@ -74,10 +74,3 @@ unsafe extern "C" fn add(object: *mut libc::dl_phdr_info, _size: usize, segments
     }
     0
 }
-
-/// Gives memory back that this program has freed: glibc keeps it for the next time, which may never come.
-pub fn release_free() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: the call only touches the allocator's own lists, under its own lock.
-    unsafe { libc::malloc_trim(0) };
-}

@@ -281,7 +281,7 @@ impl Steward {
             attachment.channel.tidy();
         }
         self.room = Vec::new();
-        nostray_sys::memory::release_free();
+        nostray_sys::allocator::release_free();
         nostray_sys::memory::release_program_pages_at_next_wait();
     }
 }

@@ -206,7 +206,7 @@ impl Front<'_> {
         if let Some(channel) = self.channel() {
             channel.tidy();
         }
-        nostray_sys::memory::release_free();
+        nostray_sys::allocator::release_free();
         nostray_sys::memory::release_program_pages_at_next_wait();
     }
 }
