@@ -12,9 +12,22 @@ use dlmalloc::Dlmalloc;
 #[derive(Debug)]
 pub struct Allocator;
 
-static HEAP: Mutex<Dlmalloc> = Mutex::new(Dlmalloc::new());
+/// What is larger is a line or a buffer, for which the next one needs the same room.
+const LARGE: usize = 64 << 10;
 
-fn heap() -> MutexGuard<'static, Dlmalloc> {
+/// So much less in small blocks than there was, and the room is given back.
+const SLACK: usize = 256 << 10;
+
+struct Heap {
+    blocks: Dlmalloc,
+    /// How many bytes are in small blocks now, and the most there were since room was given back.
+    small: usize,
+    most: usize,
+}
+
+static HEAP: Mutex<Heap> = Mutex::new(Heap { blocks: Dlmalloc::new(), small: 0, most: 0 });
+
+fn heap() -> MutexGuard<'static, Heap> {
     HEAP.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -25,8 +38,33 @@ pub fn release_free() {
     unsafe {
         libc::malloc_trim(0)
     };
-    // SAFETY: the call only touches memory that the heap has and no block is in, under the heap's lock.
-    unsafe { heap().trim(0) };
+    heap().release();
+}
+
+impl Heap {
+    fn release(&mut self) {
+        // SAFETY: the call only touches memory that the heap has and no block is in.
+        unsafe { self.blocks.trim(0) };
+        self.most = self.small;
+    }
+
+    /// Counts a block, unless there was no memory for it.
+    fn made(&mut self, block: *mut u8, size: usize) -> *mut u8 {
+        if size < LARGE && !block.is_null() {
+            self.small += size;
+            self.most = self.most.max(self.small);
+        }
+        block
+    }
+
+    fn freed(&mut self, size: usize) {
+        if size < LARGE {
+            self.small -= size;
+            if self.most - self.small > SLACK {
+                self.release();
+            }
+        }
+    }
 }
 
 // Not a part of each caller: that made the program a tenth larger.
@@ -34,25 +72,36 @@ pub fn release_free() {
 unsafe impl GlobalAlloc for Allocator {
     #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let mut heap = heap();
         // SAFETY: as the caller has promised.
-        unsafe { heap().malloc(layout.size(), layout.align()) }
+        let new = unsafe { heap.blocks.malloc(layout.size(), layout.align()) };
+        heap.made(new, layout.size())
     }
 
     #[inline(never)]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        let mut heap = heap();
         // SAFETY: as the caller has promised.
-        unsafe { heap().calloc(layout.size(), layout.align()) }
+        let new = unsafe { heap.blocks.calloc(layout.size(), layout.align()) };
+        heap.made(new, layout.size())
     }
 
     #[inline(never)]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        let mut heap = heap();
         // SAFETY: as the caller has promised.
-        unsafe { heap().free(block, layout.size(), layout.align()) }
+        unsafe { heap.blocks.free(block, layout.size(), layout.align()) };
+        heap.freed(layout.size());
     }
 
     #[inline(never)]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let mut heap = heap();
         // SAFETY: as the caller has promised.
-        unsafe { heap().realloc(block, layout.size(), layout.align(), size) }
+        let new = unsafe { heap.blocks.realloc(block, layout.size(), layout.align(), size) };
+        if !new.is_null() {
+            heap.freed(layout.size());
+        }
+        heap.made(new, size)
     }
 }

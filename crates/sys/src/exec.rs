@@ -41,8 +41,32 @@ impl Program {
         let envp: Vec<_> = environment(is_kept).chain(pointers(&added)).chain([std::ptr::null()]).collect();
         // SAFETY: both arrays are null-terminated and point to strings that live until the call returns.
         unsafe { libc::execvpe(argv[0], argv.as_ptr(), envp.as_ptr()) };
-        io::Error::last_os_error()
+        let error = io::Error::last_os_error();
+        // Not every C library gives a script without a first line to the shell, as POSIX says.
+        if error.raw_os_error() == Some(libc::ENOEXEC)
+            && let Some(script) = found(&self.argv[0])
+        {
+            let shell = c"/bin/sh";
+            let argv: Vec<_> =
+                [shell.as_ptr(), script.as_ptr()].into_iter().chain(argv[1..].iter().copied()).collect();
+            // SAFETY: as above; the arguments still end with a null pointer.
+            unsafe { libc::execve(shell.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
+        }
+        error
     }
+}
+
+/// The file that `execvp` finds for the first word of a command.
+fn found(word: &CStr) -> Option<CString> {
+    let word = OsStr::from_bytes(word.to_bytes());
+    let folders = match std::env::var_os("PATH") {
+        _ if word.as_bytes().contains(&b'/') => OsString::new(),
+        Some(path) => path,
+        None => "/bin:/usr/bin".into(),
+    };
+    let file =
+        std::env::split_paths(&folders).map(|folder| folder.join(word)).find(|file| may_execute(file).is_ok())?;
+    CString::new(file.into_os_string().into_vec()).ok()
 }
 
 /// Whether this process may execute a file, with the error that `execve` would have. What is in the file is not looked at.
@@ -107,6 +131,14 @@ mod tests {
         assert_eq!(errno("/proc/self/status"), Some(libc::EACCES));
         assert_eq!(errno("/bin/no-such-program"), Some(libc::ENOENT));
         assert_eq!(errno("/bin/sh/x"), Some(libc::ENOTDIR));
+    }
+
+    #[test]
+    fn a_command_is_found_in_path_unless_it_names_a_folder() {
+        let found = |word: &CStr| found(word).and_then(|file| file.into_string().ok());
+        assert!(found(c"sh").is_some_and(|file| file.starts_with('/') && file.ends_with("/sh")));
+        assert_eq!(found(c"/bin/sh").as_deref(), Some("/bin/sh"));
+        assert_eq!(found(c"no-such-program"), None);
     }
 
     #[test]

@@ -136,7 +136,8 @@ impl Kit {
             Self::Rmcp => {
                 let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
                 cargo.args(["build", "--quiet", "--locked", "--target-dir"]).arg(folder);
-                return run(cargo.current_dir(sources().join("rmcp")));
+                // For this machine, whatever the tests are built for.
+                return run(cargo.current_dir(sources().join("rmcp")).env_remove("CARGO_BUILD_TARGET"));
             }
         };
         for entry in fs::read_dir(sources().join(from)).expect("list").flatten() {
