@@ -61,5 +61,6 @@ static_build() {
   done
   flags+=("--remap-path-prefix=$root=nostray" "--remap-path-prefix=$(rustc --print sysroot)=rust")
   env "CARGO_TARGET_${upper}_LINKER=rust-lld" "CARGO_TARGET_${upper}_RUSTFLAGS=${flags[*]}" \
+    "CARGO_TARGET_${upper}_RUSTDOCFLAGS=${flags[*]}" \
     CARGO_TARGET_DIR="$work/cargo" CARGO_INCREMENTAL=0 "$@"
 }

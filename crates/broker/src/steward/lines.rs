@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use nostray_rpc::{Found, Lines};
 use nostray_supervise::Cause;
 use nostray_supervise::wire::{ToFront, ToSteward, parse_control};
+use nostray_sys::allocator;
 
 use super::Steward;
 use super::attachments::{Attachment, Inbound};
@@ -259,9 +260,9 @@ impl Steward {
         true
     }
 
-    /// Long lines tend to come in numbers, so what they need is kept until none has come for a while.
+    /// Long lines and many calls tend to come in numbers, so what they need is kept until none has come for a while.
     fn tidy_after(&mut self, lines: &Lines) {
-        if lines.is_large() {
+        if lines.is_large() || allocator::holds_spare_memory() {
             self.tidy_at = Some(Instant::now() + TIDY_AFTER);
         }
     }
@@ -281,7 +282,7 @@ impl Steward {
             attachment.channel.tidy();
         }
         self.room = Vec::new();
-        nostray_sys::allocator::release_free();
+        allocator::release_free();
         nostray_sys::memory::release_program_pages_at_next_wait();
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use nostray_rpc::{Found, Lines};
+use nostray_sys::allocator;
 use nostray_sys::stream::{self, widen};
 
 use super::Front;
@@ -188,11 +189,11 @@ impl Front<'_> {
         self.session.release(self.now());
     }
 
-    /// Long lines tend to come in numbers, so what they need is kept until none has come for a while.
+    /// Long lines and many calls tend to come in numbers, so what they need is kept until none has come for a while.
     pub(super) fn tidy_after(&mut self, lines: &Lines) {
         let is_kept =
             self.to_host.holds_spare_memory() || self.channel().is_some_and(|channel| channel.holds_spare_memory());
-        if lines.is_large() || is_kept {
+        if lines.is_large() || is_kept || allocator::holds_spare_memory() {
             self.tidy_at = Some(Instant::now() + TIDY_AFTER);
         }
     }
@@ -206,7 +207,7 @@ impl Front<'_> {
         if let Some(channel) = self.channel() {
             channel.tidy();
         }
-        nostray_sys::allocator::release_free();
+        allocator::release_free();
         nostray_sys::memory::release_program_pages_at_next_wait();
     }
 }
