@@ -48,8 +48,8 @@ path_of() {
   case $1 in /*) printf '%s' "$1" ;; *) printf '%s/%s' "$prefix" "$1" ;; esac
 }
 
-# The lines of a kind in both receipts, parents first.
-recorded() { cat "$receipt" "$receipt.partial" 2>/dev/null | grep "^$1 " | sort -u; }
+# The lines of a kind in the receipt, and in those of installations that were killed; folders with parents first.
+recorded() { cat "$receipt"* 2>/dev/null | sort -u | grep "^$1 "; }
 
 # Calls a function for each $file of the archive that is to be installed, with its $sum, its $entry in the receipt and its $path.
 for_each_new() {
@@ -149,7 +149,7 @@ undo() {
   trap '' HUP INT TERM
   for_each_new remove_copies
   rm -f "$receipt.new.$$" "$receipt.partial.$$"
-  if [ -z "$was_partial" ]; then rm -f "$receipt.partial"; fi
+  if [ -z "$killed" ]; then rm -f "$receipt.partial"; fi
   remove_folders "$folders"
   exit "$code"
 }
@@ -177,9 +177,8 @@ do_install() {
   find_folders "$prefix"
   find_folders share/nostray
   for_each_new find_entry
-  was_partial=''
-  [ ! -f "$receipt.partial" ] || was_partial=yes
-  old_folders=$(recorded folder)
+  old_folders=$(recorded folder) || old_folders=''
+  killed=$(cat "$receipt".partial* 2>/dev/null | grep '^file ') || killed=''
   head="nostray-receipt 1
 installed-by install.sh
 version $version
@@ -191,10 +190,10 @@ ${old_folders:+$old_folders
   trap 'exit 143' TERM
   # What will be written is on record before the first byte of it, so that an installation that is killed can be repeated or removed.
   mkdir -p "${receipt%/*}" &&
-    { printf '%s%s' "$head" "$files" && { ! [ -f "$receipt.partial" ] || sed -n '/^file /p' "$receipt.partial"; }; } >"$receipt.partial.$$" &&
+    printf '%s%s%s\n' "$head" "$files" "$killed" >"$receipt.partial.$$" &&
     mv -f "$receipt.partial.$$" "$receipt.partial" && printf '%s%s' "$head" "$files" >"$receipt.new.$$" ||
     fail "nothing was installed: cannot write to ${receipt%/*}. Make room there, or choose another folder with --prefix"
-  for_each_new remove_copies
+  for_each_recorded remove_copies
   for_each_new copy
   trap - EXIT
   trap '' HUP INT TERM
@@ -222,7 +221,7 @@ ${old_folders:+$old_folders
 }
 
 do_uninstall() {
-  [ -f "$receipt" ] || [ -f "$receipt.partial" ] || fail "there is no $receipt, so nothing of this script's is installed below $prefix"
+  recorded file >/dev/null || fail "there is no $receipt, so nothing of this script's is installed below $prefix"
   if [ -n "$dry_run" ]; then
     say "Would remove:"
     for_each_recorded say_if_unchanged
@@ -231,7 +230,7 @@ do_uninstall() {
   for_each_recorded remove_if_unchanged || fail "cannot remove what is below $prefix; do you need another user's rights?"
   for_each_recorded remove_copies
   kept=$(for_each_recorded say_if_there | sort -u)
-  folders=$(recorded folder)
+  folders=$(recorded folder) || folders=''
   rm -f "$receipt" "$receipt".partial* "$receipt".new.*
   remove_folders "$folders"
   say "nostray is removed from $prefix."
