@@ -104,3 +104,14 @@ in_root() {
     exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb chroot "$@"
   ' in_root "$@"
 }
+
+# A busybox without libraries in $busybox: Debian's, unpacked, since a machine may have the other kind installed.
+static_busybox() {
+  busybox=$work/busybox/bin/busybox
+  [ ! -x "$busybox" ] || return 0
+  rm -rf "$work/busybox"
+  mkdir -p "$work/busybox"
+  (cd "$work/busybox" && { apt-get download -qq busybox-static || { apt-get update -qq && apt-get download -qq busybox-static; }; } && dpkg-deb -x ./*.deb .)
+  # Debian has moved /bin into /usr.
+  [ -x "$busybox" ] || ln -s usr/bin "$work/busybox/bin"
+}
