@@ -111,7 +111,11 @@ static_busybox() {
   [ ! -x "$busybox" ] || return 0
   rm -rf "$work/busybox"
   mkdir -p "$work/busybox"
-  (cd "$work/busybox" && { apt-get download -qq busybox-static || { apt-get update -qq && apt-get download -qq busybox-static; }; } && dpkg-deb -x ./*.deb .)
+  (
+    cd "$work/busybox"
+    apt-get download -qq busybox-static || { apt-get update -qq && apt-get download -qq busybox-static; }
+    dpkg-deb -x ./*.deb .
+  )
   # Debian has moved /bin into /usr.
   [ -x "$busybox" ] || ln -s usr/bin "$work/busybox/bin"
 }

@@ -3,8 +3,8 @@
     python3 packaging/linked.py copyright ARCHITECTURE [--debian]   the notices and licence texts, in Debian's machine-readable form
     python3 packaging/linked.py sbom ARCHITECTURE PROGRAM           a CycloneDX document about the program
 
-Both go to stdout, and depend on Cargo.lock, the installed Rust and SOURCE_DATE_EPOCH alone. With --debian, a text that every Debian has is named
-and not repeated. A licence without a text in packaging/licences is an error.
+Both go to stdout, and depend on Cargo.lock, the installed Rust and SOURCE_DATE_EPOCH alone. With --debian, a text that every Debian has is
+named and not repeated. A licence without a text in packaging/licences is an error.
 """
 
 import hashlib
@@ -21,6 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LICENCES = ROOT / "packaging/licences"
+ON_DEBIAN = "On Debian systems, the whole text of this licence is in\n/usr/share/common-licenses/Apache-2.0."
 NOTICE = re.compile(r"^[^\w\n]*copyright\s+(?:\(c\)|©|(?=\d{4}|individual))\s*(.*\w.*)$", re.IGNORECASE | re.MULTILINE)
 
 
@@ -56,7 +57,8 @@ def notices(folder: Path, authors: list[str], name: str) -> list[str]:
         if file.is_file() and file.name.upper().startswith(("LICENSE", "LICENCE", "COPYING", "COPYRIGHT")):
             lines = [line.strip() for line in NOTICE.findall(file.read_text(errors="replace"))]
             # Some crates name the years alone.
-            found += [line if re.search(r"[^\W\d]", line) else f"{line} {', '.join(authors) or f'the developers of {name}'}" for line in lines]
+            holders = ", ".join(authors) or f"the developers of {name}"
+            found += [line if re.search(r"[^\W\d]", line) else f"{line} {holders}" for line in lines]
         if file.name.upper().startswith("NOTICE"):
             stop(f"{name} has a {file.name}, which Apache-2.0 wants to be handed on: teach packaging/linked.py to do that")
     return sorted(set(found)) or authors or [f"The developers of {name}"]
@@ -80,8 +82,8 @@ def crates(target: str) -> list[Part]:
             stop(f"{p['name']} {p['version']} names no licence")
         ours = p["source"] is None
         copyright = ["2026 The nostray authors"] if ours else notices(Path(p["manifest_path"]).parent, p["authors"], p["name"])
-        parts.append(Part(p["name"], p["version"], spdx(p["license"]), copyright, (p["description"] or "").strip(), sums[p["name"], p["version"]],
-                          ours, sorted(purl(packages[other]["name"], packages[other]["version"]) for other in uses[identity])))
+        needed = sorted(purl(packages[other]["name"], packages[other]["version"]) for other in uses[identity])
+        parts.append(Part(p["name"], p["version"], spdx(p["license"]), copyright, p["description"] or "", sums[p["name"], p["version"]], ours, needed))
     return sorted(parts, key=lambda part: (part.name, part.version))
 
 
@@ -117,7 +119,7 @@ def texts(parts: list[Part], debian: bool) -> list[str]:
     for name in sorted(names):
         base, _, exception = name.partition(" WITH ")
         if base == "Apache-2.0":
-            text = "On Debian systems, the whole text of this licence is in\n/usr/share/common-licenses/Apache-2.0." if debian else (ROOT / "LICENSE-APACHE").read_text()
+            text = ON_DEBIAN if debian else (ROOT / "LICENSE-APACHE").read_text()
         else:
             text = licence_text(base)
         if exception:
@@ -199,7 +201,8 @@ def sbom(target: str, program: Path) -> str:
         "dependencies": sorted(graph + [{"ref": ref} for ref in runtime], key=lambda node: node["ref"]),
     }
     serial = uuid.uuid5(uuid.NAMESPACE_OID, json.dumps(document, sort_keys=True))
-    return json.dumps({"$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json", "serialNumber": f"urn:uuid:{serial}"} | document, indent=2) + "\n"
+    head = {"$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json", "serialNumber": f"urn:uuid:{serial}"}
+    return json.dumps(head | document, indent=2) + "\n"
 
 
 def main(arguments: list[str]) -> None:
