@@ -11,7 +11,8 @@
 # PATH is relative to PREFIX, unless it begins with a slash. While an installation runs, and after one that was killed, receipt.partial
 # beside it names in the same form what that installation was about to write.
 #
-# For shellcheck: functions are called by names in variables, some in a subshell on purpose; `fail` ends the script, so `a && b || fail` holds.
+# For shellcheck: functions are called by names in variables, some in a subshell on purpose; `fail` ends the script, so `a && b || fail`
+# holds.
 # shellcheck disable=SC2015,SC2030,SC2031,SC2317
 set -eu
 LC_ALL=C

@@ -83,7 +83,8 @@ def crates(target: str) -> list[Part]:
         ours = p["source"] is None
         copyright = ["2026 The nostray authors"] if ours else notices(Path(p["manifest_path"]).parent, p["authors"], p["name"])
         needed = sorted(purl(packages[other]["name"], packages[other]["version"]) for other in uses[identity])
-        parts.append(Part(p["name"], p["version"], spdx(p["license"]), copyright, p["description"] or "", sums[p["name"], p["version"]], ours, needed))
+        checksum = sums[p["name"], p["version"]]
+        parts.append(Part(p["name"], p["version"], spdx(p["license"]), copyright, p["description"] or "", checksum, ours, needed))
     return sorted(parts, key=lambda part: (part.name, part.version))
 
 
