@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034
 # For the scripts in this folder, which source it: where things are, which version this is, and what makes two builds the same.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -63,4 +64,59 @@ static_build() {
   env "CARGO_TARGET_${upper}_LINKER=rust-lld" "CARGO_TARGET_${upper}_RUSTFLAGS=${flags[*]}" \
     "CARGO_TARGET_${upper}_RUSTDOCFLAGS=${flags[*]}" \
     CARGO_TARGET_DIR="$work/cargo" CARGO_INCREMENTAL=0 "$@"
+}
+
+# Installs missing programs: `needs PROGRAM:DEBIAN-PACKAGE...`.
+needs() {
+  local missing=() tool
+  for tool in "$@"; do
+    command -v "${tool%%:*}" >/dev/null || missing+=("${tool##*:}")
+  done
+  [ "${#missing[@]}" -gt 0 ] || return 0
+  [ "$(id -u)" = 0 ] || fail "install ${missing[*]}, or run this as root"
+  apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+}
+
+# A temporary folder in $scratch, which goes away with the script, however the script ends.
+scratch() {
+  scratch=$(mktemp -d)
+  # The tests change the modes of folders.
+  trap 'chmod -R u+rwX "$scratch"; rm -rf --one-file-system "$scratch"' EXIT
+  trap 'exit 129' HUP
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+}
+
+# `in_root FOLDER COMMAND...` runs a command with that folder as /, without network, with processes and mounts of its own: they end with it.
+in_root() {
+  unshare --mount --propagation private --pid --fork --kill-child --net --ipc bash -euc '
+    mkdir -p "$1/proc" "$1/dev" "$1/tmp"
+    mount -t proc proc "$1/proc"
+    mount -t tmpfs -o mode=755 dev "$1/dev"
+    mkdir "$1/dev/pts" "$1/dev/shm"
+    for device in null zero random urandom tty; do
+      : >"$1/dev/$device"
+      mount --bind "/dev/$device" "$1/dev/$device"
+    done
+    mount -t devpts -o newinstance,ptmxmode=666 devpts "$1/dev/pts"
+    ln -s pts/ptmx "$1/dev/ptmx"
+    ip link set lo up 2>/dev/null || true
+    exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb chroot "$@"
+  ' in_root "$@"
+}
+
+# A busybox without libraries in $busybox: Debian's, unpacked, since a machine may have the other kind installed.
+static_busybox() {
+  busybox=$work/busybox/bin/busybox
+  [ ! -x "$busybox" ] || return 0
+  rm -rf "$work/busybox"
+  mkdir -p "$work/busybox"
+  (
+    cd "$work/busybox"
+    apt-get download -qq busybox-static || { apt-get update -qq && apt-get download -qq busybox-static; }
+    dpkg-deb -x ./*.deb .
+  )
+  # Debian has moved /bin into /usr.
+  [ -x "$busybox" ] || ln -s usr/bin "$work/busybox/bin"
 }
