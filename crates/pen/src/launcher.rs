@@ -85,7 +85,9 @@ fn launches(arguments: &[String]) -> bool {
     while let Some(word) = arguments.next() {
         match word.strip_prefix(['-', '+']) {
             Some(long) if long.starts_with('-') => {}
-            Some(short) if short.contains('c') => return arguments.next().is_some_and(|script| is_one_program(script)),
+            Some(short) if short.contains('c') => {
+                return arguments.next().is_some_and(|script| is_one_program(script));
+            }
             // `-o pipefail`
             Some(short) if short.ends_with(['o', 'O']) => drop(arguments.next()),
             Some(short) if !short.is_empty() => {}
