@@ -79,5 +79,7 @@ unsafe extern "C" fn add(object: *mut libc::dl_phdr_info, _size: usize, segments
 pub fn release_free() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call only touches the allocator's own lists, under its own lock.
-    unsafe { libc::malloc_trim(0) };
+    unsafe {
+        libc::malloc_trim(0)
+    };
 }
