@@ -1,4 +1,5 @@
-//! `nostray doctor`: which nostray this is, what this machine offers, which strays other programs have left, and which servers are not wrapped yet.
+//! `nostray doctor`: which nostray this is, what this machine offers, which strays other programs have left, and which servers are not
+//! wrapped yet.
 
 mod args;
 mod command_line;

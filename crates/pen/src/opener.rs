@@ -102,7 +102,8 @@ impl PenOpener {
         self.host.identity()
     }
 
-    /// File descriptors that become readable when the host, a launcher between it and this process, or a process named by `--die-with`, has ended.
+    /// File descriptors that become readable when the host, a launcher between it and this process, or a process named by `--die-with`
+    /// has ended.
     pub fn ends(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.handles().map(AsFd::as_fd)
     }
@@ -112,7 +113,8 @@ impl PenOpener {
         host.chain(self.die_with.iter().map(|(_, handle)| handle))
     }
 
-    /// Which order tells a guard that the host, a launcher, or a process of `--die-with`, has ended or is on its way out; none if all of them live.
+    /// Which order tells a guard that the host, a launcher, or a process of `--die-with` has ended or is on its way out; none if all of
+    /// them live.
     #[must_use]
     pub fn ending(&self) -> Option<Order> {
         match self.host.ending() {

@@ -55,12 +55,9 @@ impl Launcher {
             Self::Pipx => (vec![launchers("bin/pipx"), "run".into(), "--spec".into(), wheel], "nostray".to_owned()),
             Self::Shell => return vec!["dash".into(), "-c".into(), quoted(&nostray(), words)],
             Self::ShellWithNpx => {
-                let npx = npx().join(" ");
-                let script = format!("cd / && export A=b; {}", quoted(Path::new("nostray"), words));
-                return with_home(
-                    home,
-                    vec!["dash".into(), "-c".into(), script.replace("; nostray", &format!("; {npx} nostray"))],
-                );
+                let npx = npx().into_iter().chain(["nostray".to_owned()]).collect::<Vec<_>>().join(" ");
+                let script = format!("cd / && export A=b; {}", quoted(Path::new(&npx), words));
+                return with_home(home, vec!["dash".into(), "-c".into(), script]);
             }
         };
         with_home(home, launcher.into_iter().chain([program]).chain(words.iter().cloned()).collect())
