@@ -2,10 +2,10 @@
 
 /// Find strays, unwrapped servers, and what this machine offers
 ///
-/// Says how well this machine can contain a tree and what it lacks; whether nostray's directories are sound; which
-/// stdio children other programs have left behind; and which servers in the configurations of agent hosts are not
-/// wrapped by nostray, with the lines that wrap them; and what living hosts run without nostray. Changes nothing, unless you give --kill or
-/// --fix.
+/// Says which nostray this is, where it came from, and which others PATH has; how well this machine can contain a tree and what it
+/// lacks; whether nostray's directories are sound; which stdio children other programs have left behind; which servers in the
+/// configurations of agent hosts are not wrapped by nostray, with the lines that wrap them, or name another nostray; and what living hosts
+/// run without nostray. Changes nothing, unless you give --kill or --fix.
 ///
 /// A process is a stray for certain only if its parent is gone and the kernel knows of no process at the other end of
 /// its stdin, nor of its stdout. A process that only looks abandoned is listed as "maybe" and never ended. Processes of other
@@ -59,6 +59,10 @@ Exit codes:
 The object that --json prints:
   version      1
   fine         true if the exit code is 0
+  program      the nostray that runs: name, path (after links), version, origin
+               (\"deb\", \"npm\", \"uv-tool\", \"pipx\", \"venv\", \"pip\", \"cache\" of
+               npx or uvx, \"cargo\", \"archive\", \"build\" or \"unknown\")
+  in_path      each nostray in PATH, in its order: a list of the same
   machine      kernel; tier (\"cgroup\", \"subreaper\" or \"none\"); checks: a list
                of name, ok, detail, advice
   directories  a list of path, purpose (\"runtime\" or \"state\"), state (\"ok\",
@@ -70,7 +74,8 @@ The object that --json prints:
                \"failed\")
   configs      a list of host, path, error (of a file that cannot be used),
                servers: a list of name, project, state (\"wrapped\",
-               \"unwrapped\", \"broken\", \"stuck\" or \"disabled\"), detail, command
+               \"unwrapped\", \"broken\", \"stuck\" or \"disabled\"), detail, doubt (it
+               names another nostray, or one that may vanish), advice, command
                (a list), replacement (command, args, text)
   copies       what living hosts run without nostray: a list of host, host_pid,
                package, count, memory_bytes, configured, advice

@@ -9,6 +9,7 @@ use nostray_wrap::survey::{self, Scope, Standing};
 use nostray_wrap::{Entry, Format, Grammar, Prefix, Wishes, choose, lines_to_paste};
 
 use super::command_line;
+use super::program::Programs;
 
 /// One file.
 #[derive(Debug)]
@@ -30,6 +31,15 @@ pub(super) struct Server {
     /// Without nostray's words, and as it is in the file.
     pub(super) bare: Vec<String>,
     pub(super) state: State,
+    /// What speaks against the nostray that a wrapped server names.
+    pub(super) doubt: Option<Doubt>,
+}
+
+/// Something that works today, and may surprise a user.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Doubt {
+    pub(super) why: String,
+    pub(super) advice: String,
 }
 
 /// Whether a server has to be wrapped.
@@ -63,12 +73,12 @@ impl Config {
 }
 
 /// Every configuration that is there.
-pub(super) fn examine(grammar: Grammar<'_>) -> Vec<Config> {
+pub(super) fn examine(grammar: Grammar<'_>, programs: &Programs) -> Vec<Config> {
     let program = survey::own_name();
     let scope = Scope { projects: std::env::current_dir().into_iter().collect(), ..Scope::default() };
     let config = |config: survey::Config| {
         let format = config.source.format;
-        let server = |entry: &Entry| server(entry, format, grammar, &program);
+        let server = |entry: &Entry| server(entry, format, grammar, &program, programs);
         let servers = config.entries.map(|entries| entries.iter().filter_map(server).collect());
         Some(Config { host: config.source.host?, path: config.source.path, servers })
     };
@@ -76,11 +86,16 @@ pub(super) fn examine(grammar: Grammar<'_>) -> Vec<Config> {
 }
 
 /// `None` for what the host does not start.
-fn server(entry: &Entry, format: Format, grammar: Grammar<'_>, program: &str) -> Option<Server> {
+fn server(entry: &Entry, format: Format, grammar: Grammar<'_>, program: &str, programs: &Programs) -> Option<Server> {
     let bare = bare(entry, grammar);
+    let mut doubt = None;
     let state = match survey::standing(entry, grammar, &survey::is_program) {
         Standing::Remote => return None,
-        Standing::Wrapped(_) | Standing::WrappedByHand => State::Wrapped,
+        Standing::WrappedByHand => State::Wrapped,
+        Standing::Wrapped(invocation) => {
+            doubt = doubt_about(&invocation.program, programs);
+            State::Wrapped
+        }
         Standing::Broken(why) => State::Broken(why),
         Standing::Disabled => State::Disabled,
         Standing::Stuck(why) => State::Stuck(why.to_owned()),
@@ -98,5 +113,23 @@ fn server(entry: &Entry, format: Format, grammar: Grammar<'_>, program: &str) ->
         }
     };
     let command = command_line::masked(&entry.words);
-    Some(Server { name: entry.name.clone(), project: entry.project.clone(), command, bare, state })
+    Some(Server { name: entry.name.clone(), project: entry.project.clone(), command, bare, state, doubt })
+}
+
+/// What speaks against this word of a configuration, by which a host starts nostray.
+fn doubt_about(word: &str, programs: &Programs) -> Option<Doubt> {
+    let other = programs.other_named(word);
+    let named = other.as_ref().unwrap_or(&programs.own);
+    // A name stays right when the program behind it is replaced.
+    if word.contains('/')
+        && let Some((why, instead)) = named.origin.may_vanish()
+    {
+        let advice =
+            format!("install one that stays (`{instead}`), then `nostray unwrap` and `nostray wrap` with that one");
+        return Some(Doubt { why: format!("it names {word}: {why}"), advice });
+    }
+    let other = other?;
+    let why = format!("it names another nostray, {} ({})", other.path.display(), other.in_words());
+    let advice = "update that one; or `nostray unwrap` and `nostray wrap`, which write this one".to_owned();
+    Some(Doubt { why, advice })
 }

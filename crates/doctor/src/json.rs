@@ -9,12 +9,15 @@ use super::kill::Outcome;
 use super::live::Copies;
 use super::machine::Machine;
 use super::places::{Condition, Place};
+use super::program::Program;
 use super::strays::{Confidence, Stray};
 
 pub(super) fn text(findings: &Findings) -> String {
     let object = json!({
         "version": 1,
         "fine": findings.is_fine(),
+        "program": program(&findings.programs.own),
+        "in_path": findings.programs.in_path.iter().map(program).collect::<Value>(),
         "machine": machine(&findings.machine),
         "directories": findings.places.0.iter().map(place).collect::<Value>(),
         "strays": findings.strays.iter().map(stray).collect::<Value>(),
@@ -22,6 +25,11 @@ pub(super) fn text(findings: &Findings) -> String {
         "copies": findings.copies.iter().map(copies).collect::<Value>(),
     });
     format!("{object:#}\n")
+}
+
+fn program(program: &Program) -> Value {
+    let (name, path) = (program.name.to_string_lossy(), program.path.to_string_lossy());
+    json!({ "name": name, "path": path, "version": program.version, "origin": program.origin.word() })
 }
 
 fn machine(machine: &Machine) -> Value {
@@ -105,6 +113,8 @@ fn server(server: &Server) -> Value {
         "project": server.project,
         "state": state,
         "detail": detail,
+        "doubt": server.doubt.as_ref().map(|doubt| &doubt.why),
+        "advice": server.doubt.as_ref().map(|doubt| &doubt.advice),
         "command": server.command,
         "replacement": replacement,
     })

@@ -1,4 +1,5 @@
-//! `nostray doctor`: what this machine offers, which strays other programs have left, and which servers are not wrapped yet.
+//! `nostray doctor`: which nostray this is, what this machine offers, which strays other programs have left, and which servers are not
+//! wrapped yet.
 
 mod args;
 mod command_line;
@@ -8,7 +9,9 @@ mod json;
 mod kill;
 mod live;
 mod machine;
+pub mod origin;
 mod places;
+mod program;
 mod report;
 mod spared;
 mod strays;
@@ -27,11 +30,13 @@ use kill::Outcome;
 use live::Copies;
 use machine::Machine;
 use places::Places;
+use program::Programs;
 use strays::{Confidence, Stray};
 
 /// The whole result of an examination.
 #[derive(Debug)]
 struct Findings {
+    programs: Programs,
     machine: Machine,
     places: Places,
     /// The outcome is there only with --kill.
@@ -113,11 +118,13 @@ fn examine(args: &Args, grammar: Grammar<'_>) -> Result<Fine, String> {
         let existing = existing(&strays::find(|_| true).map_err(unseen)?);
         return Err(format!("there is no process {}; {existing}", pids.join(", ")));
     }
+    let programs = Programs::examine();
     let mut findings = Findings {
         machine: Machine::examine(),
         places: Places::examine(),
         strays: found.into_iter().map(|stray| (stray, None)).collect(),
-        configs: configs::examine(grammar),
+        configs: configs::examine(grammar, &programs),
+        programs,
         copies: Vec::new(),
     };
     if args.pid.is_empty() {

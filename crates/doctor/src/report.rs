@@ -9,6 +9,7 @@ use super::kill::Outcome;
 use super::live::{self, Copies};
 use super::machine::Machine;
 use super::places::{Condition, Place, Places};
+use super::program::{Program, Programs};
 use super::strays::{Confidence, Stray};
 use super::{Findings, command_line};
 
@@ -66,6 +67,7 @@ impl Paper {
 
 pub(super) fn text(findings: &Findings) -> String {
     let mut paper = Paper { text: String::new(), colours: terminal::colours() };
+    programs(&mut paper, &findings.programs);
     machine(&mut paper, &findings.machine);
     places(&mut paper, &findings.places);
     strays(&mut paper, &findings.strays);
@@ -75,6 +77,36 @@ pub(super) fn text(findings: &Findings) -> String {
     let sum = paper.ink(sum.0, sum.1);
     paper.line(&format!("\n{sum}"));
     paper.text
+}
+
+fn programs(paper: &mut Paper, programs: &Programs) {
+    paper.title("This program");
+    let shown = |program: &Program| {
+        format!("{} ({})", command_line::escaped(&program.path.to_string_lossy()), program.in_words())
+    };
+    let without = |program: &Program| {
+        let folder = program.name.parent().unwrap_or(&program.name).display().to_string();
+        match program.origin.removal() {
+            Some(removal) => format!("`{removal}`"),
+            None => format!("take {folder} out of PATH"),
+        }
+    };
+    let own = &programs.own;
+    paper.item(Ink::Green, &shown(own));
+    if programs.in_path.is_empty() {
+        paper.item(Ink::Dim, "no folder of PATH has it; `nostray wrap` writes its whole path");
+    }
+    if let Some(first) = programs.first_in_path() {
+        paper.item(Ink::Yellow, &format!("the first nostray in PATH is another one: {}", shown(first)));
+        paper.below(&format!(
+            "-> a host that looks for `nostray` starts that one; if this one is meant: {}",
+            without(first)
+        ));
+    }
+    for other in programs.hidden_in_path() {
+        paper.item(Ink::Yellow, &format!("PATH has one more nostray: {}", shown(other)));
+        paper.below(&format!("-> if it is not needed: {}", without(other)));
+    }
 }
 
 fn machine(paper: &mut Paper, machine: &Machine) {
@@ -226,8 +258,17 @@ fn show(paper: &mut Paper, server: &Server, copies: &[Copies]) {
         server.project.as_ref().map_or(String::new(), |path| format!(" (for {})", command_line::escaped(path)));
     let name = format!("{}{project}", command_line::escaped(&server.name));
     match &server.state {
-        State::Wrapped => paper.item(Ink::Green, &format!("{name}: wrapped")),
-        State::Broken(why) => paper.item(Ink::Red, &format!("{name}: wrapped, but it would not run: {why}")),
+        State::Wrapped => match &server.doubt {
+            None => paper.item(Ink::Green, &format!("{name}: wrapped")),
+            Some(doubt) => {
+                paper.item(Ink::Yellow, &format!("{name}: wrapped, but {}", command_line::escaped(&doubt.why)));
+                paper.below(&format!("-> {}", doubt.advice));
+            }
+        },
+        State::Broken(why) => {
+            paper.item(Ink::Red, &format!("{name}: wrapped, but it would not run: {why}"));
+            paper.below("-> `nostray unwrap` and `nostray wrap` write a line that runs");
+        }
         State::Stuck(why) => {
             paper.item(Ink::Yellow, &format!("{name}: not wrapped, and `nostray wrap` leaves it: {why}"))
         }

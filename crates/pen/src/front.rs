@@ -16,7 +16,7 @@ use nostray_sys::{Pidfd, memory, poll};
 
 use crate::child::{Place, Plan};
 use crate::guard::{self, Pen, Settling, Waited, be_spare, wait_for};
-use crate::host::{self, Host};
+use crate::host::Host;
 use crate::keep::Keeper;
 use crate::log::Log;
 use crate::mark::PenId;
@@ -56,6 +56,13 @@ impl HostSetup {
         let mask = signals_to_watch().set_as_mask().during("block signals")?;
         Ok(Self { inherited, stdin, mask, sigchld_ignored, place: Place::mirrored() })
     }
+
+    /// Finds the host, and sees that there is room for a handle on each launcher, beside so many files more.
+    pub(crate) fn find_host(&self, needed: u64) -> Result<Host, Error> {
+        let host = Host::find(self.stdin)?;
+        crate::has_room(self.inherited.room(), needed + host.launchers())?;
+        Ok(host)
+    }
 }
 
 pub(crate) fn run(spec: &Spec, id: PenId, witness: Box<dyn Witness>) -> Result<u8, Error> {
@@ -81,9 +88,6 @@ pub(crate) fn open(
     opener: Option<OpenedBy<'_>>,
     mut witness: Box<dyn Witness>,
 ) -> Result<u8, Error> {
-    let HostSetup { inherited, stdin, mask, sigchld_ignored, place } = setup;
-    let signals = SignalFd::new(&signals_to_watch()).during("watch for signals")?;
-    let log = Log::open(spec, id.clone())?;
     let following = match &opener {
         None => Following::Always,
         Some(_) if process::has_terminal() => Following::Keys,
@@ -91,9 +95,12 @@ pub(crate) fn open(
     };
     let opened_by = opener.as_ref().map(|opener| opener.pid);
     let (host, beyond) = match opener {
-        Some(OpenedBy { handle, pid, ends }) => (Host::Alive(pid, host::unless_ended(handle)?), ends),
-        None => (host::find(stdin)?, Vec::new()),
+        Some(OpenedBy { handle, pid, ends }) => (Host::opener(pid, handle)?, ends),
+        None => (setup.find_host(MAX_OPEN_FILES)?, Vec::new()),
     };
+    let HostSetup { inherited, stdin, mask, sigchld_ignored, place } = setup;
+    let signals = SignalFd::new(&signals_to_watch()).during("watch for signals")?;
+    let log = Log::open(spec, id.clone())?;
     let program = Program::new(spec.command.iter().cloned()).map_err(Error::Command)?;
     let die_with = watch_all(&spec.die_with)?;
     let mut ready = Detector::prepare(&spec.ready, &id)?.map(Box::new);
@@ -341,7 +348,7 @@ impl Front<'_> {
         let pen = self.settling.pen();
         if std::mem::take(&mut self.has_stopped)
             && pen.opener.is_some()
-            && let Host::Alive(_, opener) = &pen.host
+            && let Some(opener) = pen.host.handle()
         {
             opener.send(Signal::CONT).ok();
         }

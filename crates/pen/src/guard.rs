@@ -75,7 +75,7 @@ impl Pen<'_> {
     /// Continues a managed front that is stopped when its own host ends: it has to close the child's input, and a stopped front never
     /// would. The spare does this, since a guard in a pid namespace of its own may signal no process outside.
     fn wake_host(&self) {
-        if let Host::Alive(_, handle) = &self.host {
+        if let Some(handle) = self.host.handle() {
             handle.send(Signal::CONT).ok();
         }
     }
@@ -272,8 +272,8 @@ fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd, spare_pid: Pid) -> u8 {
         }
         StdinKind::Terminal | StdinKind::Mute => {}
     }
-    if let Host::Alive(_, handle) = &pen.host {
-        keeper = keeper.watch(Source::Host, handle.as_fd());
+    for (role, handle) in pen.host.handles() {
+        keeper = keeper.watch(Source::Host(role), handle.as_fd());
     }
     for (pid, handle) in &pen.die_with {
         keeper = keeper.watch(Source::DieWith(*pid), handle.as_fd());

@@ -18,6 +18,7 @@ use nostray_sys::signal::{Arrived, Signal, is_ignored, send_to_own_child};
 
 use crate::Isolation;
 use crate::guard::{Pen, Settling};
+use crate::host::Role;
 use crate::idle::{IdleWatch, Sample};
 use crate::killing::{Killing, Reaper, RoundOutcome, could_not_signal, does_not_die};
 use crate::ready::{Readiness, Stream};
@@ -35,7 +36,8 @@ pub(crate) enum Source {
     Signals,
     Stdin,
     Terminal,
-    Host,
+    /// The host, or a launcher by which it started the front.
+    Host(Role),
     Front,
     Spare,
     DieWith(u32),
@@ -274,7 +276,7 @@ impl<'a> Keeper<'a> {
             Source::Gate => return self.look_at_gate(None),
             Source::Stdin => self.on_input_closed(),
             Source::Terminal => self.because(Reason::TerminalClosed),
-            Source::Host => self.on_process_ended(Reason::HostGone),
+            Source::Host(role) => self.on_process_ended(role.into()),
             Source::Front => self.on_process_ended(Reason::FrontKilled),
             Source::Spare => self.on_process_ended(Reason::SpareKilled),
             Source::DieWith(pid) => self.on_process_ended(Reason::DieWithEnded(pid)),
@@ -291,7 +293,7 @@ impl<'a> Keeper<'a> {
         if poll::wait(&stdin, Some(Duration::ZERO)).is_ok_and(|fired| fired.contains(&true)) {
             match reason {
                 // It held the pipe: its end is the reason.
-                Reason::HostGone | Reason::DieWithEnded(_) => {
+                Reason::HostGone | Reason::LauncherGone { .. } | Reason::DieWithEnded(_) => {
                     self.watches.retain(|(watched, ..)| *watched != Source::Stdin);
                     self.tear_down.input_closed();
                 }

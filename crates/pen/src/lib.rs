@@ -20,6 +20,7 @@ mod host;
 mod idle;
 mod keep;
 mod killing;
+mod launcher;
 mod log;
 mod mark;
 mod opener;

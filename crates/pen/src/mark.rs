@@ -171,10 +171,10 @@ pub(crate) fn is_marked_in(environment: &[u8], id: &str) -> bool {
     mark.split(|&b| b == b'/').any(|part| part.split(|&b| b == b'@').next() == Some(id.as_bytes()))
 }
 
-/// Whether this process is the child of the enclosing pen, and not a descendant that may have been handed to that pen's guard when its
-/// own parent died. `None` without an enclosing pen.
-pub(crate) fn is_child_of_enclosing_pen() -> Option<bool> {
-    std::env::var_os(MARK).map(|mark| names_as_child(&mark, getpid()))
+/// Whether `process` (this one, or a launcher above it) is the child of the enclosing pen, and not a descendant that may have been handed
+/// to that pen's guard when its own parent died. `None` without an enclosing pen.
+pub(crate) fn is_child_of_enclosing_pen(process: Pid) -> Option<bool> {
+    std::env::var_os(MARK).map(|mark| names_as_child(&mark, process))
 }
 
 fn names_as_child(mark: &OsStr, pid: Pid) -> bool {

@@ -21,7 +21,7 @@ use nostray_sys::signal::{Arrived, Signal, SignalFd, is_ignored, send_to_own_chi
 use nostray_sys::stream::{Pipe, do_not_wait};
 
 use crate::front::{self, HostSetup, OpenedBy, signals_to_watch, stop_unless, watch_all};
-use crate::host::{self, Host};
+use crate::host::{self, Host, Role};
 use crate::tree::{Strangers, Tier, Tree};
 use crate::{Ask, During, Error, OWN_FAILURE, Order, PenId, Spec, Witness, guard, requests};
 pub use open_pen::OpenPen;
@@ -77,7 +77,7 @@ impl PenOpener {
         let setup = HostSetup::take(MAX_OPEN_FILES)?;
         Self::be_continued_by_kernel(true);
         let signals = SignalFd::new(&signals_to_watch()).during("watch for signals")?;
-        let host = host::find(setup.stdin)?;
+        let host = setup.find_host(MAX_OPEN_FILES)?;
         let die_with = watch_all(die_with)?;
         Ok(Self { setup, host, die_with, signals, own: getpid(), strangers: None, others: HashSet::new() })
     }
@@ -102,26 +102,25 @@ impl PenOpener {
         self.host.identity()
     }
 
-    /// File descriptors that become readable when the host, or a process named by `--die-with`, has ended.
+    /// File descriptors that become readable when the host, a launcher between it and this process, or a process named by `--die-with`
+    /// has ended.
     pub fn ends(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.handles().map(AsFd::as_fd)
     }
 
     fn handles(&self) -> impl Iterator<Item = &Pidfd> {
-        let host = match &self.host {
-            Host::Alive(_, handle) => Some(handle),
-            Host::Elsewhere => None,
-        };
-        host.into_iter().chain(self.die_with.iter().map(|(_, handle)| handle))
+        let host = self.host.handles().map(|(_, handle)| handle);
+        host.chain(self.die_with.iter().map(|(_, handle)| handle))
     }
 
-    /// Which order tells a guard that the host, or a process of `--die-with`, has ended or is on its way out; none if all of them live.
+    /// Which order tells a guard that the host, a launcher, or a process of `--die-with` has ended or is on its way out; none if all of
+    /// them live.
     #[must_use]
     pub fn ending(&self) -> Option<Order> {
-        if let Host::Alive(pid, handle) = &self.host
-            && host::is_ending(*pid, handle)
-        {
-            return Some(Order::HostGone);
+        match self.host.ending() {
+            Some(Role::Host) => return Some(Order::HostGone),
+            Some(Role::Launcher(..)) => return Some(Order::LauncherGone),
+            None => {}
         }
         let pid = |number: u32| i32::try_from(number).ok().and_then(Pid::from_raw);
         let mut die_with = self.die_with.iter();

@@ -6,6 +6,8 @@ use std::time::Duration;
 use nostray_sys::process::Pid;
 use nostray_sys::signal::Signal;
 
+use crate::host::Role;
+
 /// Why a tree is torn down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -14,6 +16,13 @@ pub enum Reason {
     StdinClosed,
     /// The host process ended.
     HostGone,
+    /// A launcher between host and front ended: npm, when the host runs `npx nostray run ...`.
+    LauncherGone {
+        /// What it is called.
+        name: &'static str,
+        /// Which process it was.
+        pid: Pid,
+    },
     /// The terminal was closed.
     TerminalClosed,
     /// A signal came.
@@ -62,6 +71,7 @@ impl Reason {
         match self {
             Self::StdinClosed => "stdin-closed",
             Self::HostGone => "host-gone",
+            Self::LauncherGone { .. } => "launcher-gone",
             Self::TerminalClosed => "terminal-closed",
             Self::Signal { .. } => "signal",
             Self::Asked { ask: Ask::Stop | Ask::StopNow, .. } => "stop-request",
@@ -87,11 +97,23 @@ impl Reason {
     }
 }
 
+impl From<Role> for Reason {
+    fn from(ended: Role) -> Self {
+        match ended {
+            Role::Host => Self::HostGone,
+            Role::Launcher(name, pid) => Self::LauncherGone { name, pid },
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::StdinClosed => write!(f, "stdin was closed"),
             Self::HostGone => write!(f, "the host has ended"),
+            Self::LauncherGone { name, pid } => {
+                write!(f, "{name} (process {pid}), the launcher by which the host started this command, has ended")
+            }
             Self::TerminalClosed => write!(f, "the terminal was closed"),
             Self::Signal { signal, sender: Some(pid), .. } => write!(f, "{signal} came from process {pid}"),
             Self::Signal { signal, sender: None, .. } => write!(f, "{signal} came"),
@@ -163,10 +185,12 @@ pub enum Order {
     DieWithEnded,
     /// No session holds a shared child any more.
     NotHeld,
+    /// A launcher between the host and the supervisor has ended.
+    LauncherGone,
 }
 
 impl Order {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Hibernate,
         Self::Memory,
         Self::Age,
@@ -177,6 +201,7 @@ impl Order {
         Self::HostGone,
         Self::DieWithEnded,
         Self::NotHeld,
+        Self::LauncherGone,
     ];
 
     /// One word for it, for programs.
@@ -193,6 +218,7 @@ impl Order {
             Self::HostGone => "host-gone",
             Self::DieWithEnded => "die-with-ended",
             Self::NotHeld => "not-held",
+            Self::LauncherGone => "launcher-gone",
         }
     }
 
@@ -208,6 +234,7 @@ impl Order {
             Self::HostGone => "the host has ended",
             Self::DieWithEnded => "a process of --die-with has ended",
             Self::NotHeld => "no session holds it any more",
+            Self::LauncherGone => "the launcher by which the host started this command (npx, uvx, a shell) has ended",
         }
     }
 }

@@ -103,6 +103,12 @@ impl Claim {
         })
     }
 
+    /// On behalf of this host, which is not the parent of this process if a launcher is between the two.
+    #[must_use]
+    pub(crate) fn for_host(self, host: Option<Identity>) -> Self {
+        Self { host: host.map(Process::from), ..self }
+    }
+
     /// For a program with more than one thread.
     #[must_use]
     pub fn without_forking(self) -> Self {

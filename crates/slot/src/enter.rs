@@ -25,7 +25,7 @@ pub enum Entered {
 
 /// Waits for a slot, for the pen that will be called so.
 pub fn enter(opener: &mut PenOpener, request: SlotRequest, id: &PenId) -> Result<Entered, Error> {
-    let mut claim = Claim::new(request, id)?;
+    let mut claim = Claim::new(request, id)?.for_host(opener.host());
     let mut progress = Progress::on_terminal();
     let over = |progress: &mut Progress, Refusal(why)| {
         progress.clear();

@@ -22,6 +22,8 @@ pub enum Kit {
     Rmcp,
     /// What drives the Chromium of this machine.
     Browser,
+    /// What starts programs of packages: uv, pipx and pnpm. npx comes with Node.
+    Launchers,
 }
 
 impl Kit {
@@ -67,6 +69,7 @@ impl Kit {
             Self::Node => "node",
             Self::Rmcp => "rmcp",
             Self::Browser => "browser",
+            Self::Launchers => "launchers",
         }
     }
 
@@ -80,50 +83,54 @@ impl Kit {
         let python = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))";
         let node = "process.exit(Number(process.versions.node.split('.')[0]) < 20 ? 1 : 0)";
         match self {
-            Self::Python1 | Self::Python2 if !works("python3", &["-c", python]) => {
+            Self::Python1 | Self::Python2 | Self::Launchers if !works("python3", &["-c", python]) => {
                 Err("there is no Python 3.10 or later with venv and pip".to_owned())
             }
-            Self::Node | Self::Browser if !works("node", &["-e", node]) => {
+            Self::Node | Self::Browser | Self::Launchers if !works("node", &["-e", node]) => {
                 Err("there is no Node 20 or later".to_owned())
             }
-            Self::Node | Self::Browser if !works("npm", &["--version"]) => Err("there is no npm".to_owned()),
+            Self::Node | Self::Browser | Self::Launchers if !works("npm", &["--version"]) => {
+                Err("there is no npm".to_owned())
+            }
             Self::Browser if !works("chromium", &["--version"]) => Err("there is no chromium".to_owned()),
             _ => Ok(()),
         }
     }
 
-    /// The file that names every version.
-    fn pin_file(self) -> PathBuf {
-        let file = match self {
-            Self::Python1 => "python/requirements1.txt",
-            Self::Python2 => "python/requirements2.txt",
-            Self::Node => "node/package-lock.json",
-            Self::Rmcp => "rmcp/Cargo.lock",
-            Self::Browser => "browser/package-lock.json",
+    /// The files that name every version.
+    fn pin_files(self) -> impl Iterator<Item = PathBuf> {
+        let files: &[&str] = match self {
+            Self::Python1 => &["python/requirements1.txt"],
+            Self::Python2 => &["python/requirements2.txt"],
+            Self::Node => &["node/package-lock.json"],
+            Self::Rmcp => &["rmcp/Cargo.lock"],
+            Self::Browser => &["browser/package-lock.json"],
+            Self::Launchers => &["launchers/requirements.txt", "launchers/package-lock.json"],
         };
-        sources().join(file)
+        files.iter().map(|file| sources().join(file))
     }
 
     fn pins(self) -> Vec<u8> {
-        fs::read(self.pin_file()).expect("read the pins")
+        self.pin_files().flat_map(|file| fs::read(file).expect("read the pins")).collect()
     }
 
     fn install(self, folder: &Path) {
-        match self {
-            Self::Python1 | Self::Python2 => {
+        // Cargo itself knows what to rebuild.
+        if self == Self::Rmcp {
+            return self.put_programs(folder);
+        }
+        for pins in self.pin_files() {
+            if pins.extension().is_some_and(|extension| extension == "txt") {
                 run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder));
                 let mut pip = Command::new(folder.join("bin/python"));
                 pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
-                run(pip.arg("--requirement").arg(self.pin_file()));
-            }
-            Self::Node | Self::Browser => {
+                run(pip.arg("--requirement").arg(pins));
+            } else {
                 for file in ["package.json", "package-lock.json", ".npmrc"] {
-                    fs::copy(sources().join(self.name()).join(file), folder.join(file)).expect("copy");
+                    fs::copy(pins.with_file_name(file), folder.join(file)).expect("copy");
                 }
                 run(Command::new("npm").args(["ci", "--silent", "--no-audit", "--no-fund"]).current_dir(folder));
             }
-            // Cargo itself knows what to rebuild.
-            Self::Rmcp => self.put_programs(folder),
         }
     }
 
@@ -133,6 +140,7 @@ impl Kit {
             Self::Python1 | Self::Python2 => ("python", ".py"),
             Self::Node => ("node", ".mjs"),
             Self::Browser => ("browser", ".mjs"),
+            Self::Launchers => return,
             Self::Rmcp => {
                 let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
                 cargo.args(["build", "--quiet", "--locked", "--target-dir"]).arg(folder);

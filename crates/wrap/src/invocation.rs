@@ -40,7 +40,7 @@ pub enum Wrapping {
     None,
     /// nostray starts the server.
     Direct(Invocation),
-    /// nostray starts it, called by another program: `env A=1 nostray run ...`, `sh -c "exec nostray run ..."`.
+    /// nostray starts it, called by another program: `env A=1 nostray run ...`, `sh -c "exec nostray run ..."`, `npx nostray run ...`.
     Indirect,
     /// It names nostray, with words that this version does not understand.
     Refused,
@@ -114,8 +114,20 @@ pub fn recognise(words: &[String], grammar: Grammar<'_>) -> Wrapping {
             let all: Vec<&str> = rest.iter().flat_map(|word| word.split_ascii_whitespace()).collect();
             if all.windows(2).any(is_ours) { Wrapping::Indirect } else { Wrapping::None }
         }
+        // `npx -y nostray@0.1.0 run ...`. What else is called nostray there is a folder, or an argument of another package.
+        [program, rest @ ..] if fetches_packages(program) => {
+            let is_package =
+                |word: &str| word == "nostray" || word.starts_with("nostray@") || word.starts_with("nostray==");
+            let is_ours = |pair: &[String]| is_package(&pair[0]) && Way::named(&pair[1]).is_some();
+            if rest.windows(2).any(is_ours) { Wrapping::Indirect } else { Wrapping::None }
+        }
         _ => Wrapping::None,
     }
+}
+
+fn fetches_packages(program: &str) -> bool {
+    let name = program.rsplit('/').next().unwrap_or(program);
+    ["npx", "npm", "pnpm", "pnpx", "yarn", "bun", "bunx", "uv", "uvx", "pipx"].contains(&name)
 }
 
 fn calls_others(program: &str) -> bool {
@@ -175,6 +187,12 @@ mod tests {
         assert_eq!(of(&["env", "A=1", "nostray", "run", "--", "npx"]), Wrapping::Indirect);
         assert_eq!(of(&["sh", "-c", "exec nostray run -- npx"]), Wrapping::Indirect);
         assert_eq!(of(&["uvx", "--directory", "/src/nostray", "run", "server"]), Wrapping::None);
+        assert_eq!(of(&["npx", "-y", "nostray", "run", "--", "npx", "-y", "x"]), Wrapping::Indirect);
+        assert_eq!(of(&["npx", "-y", "nostray@0.1.0", "share", "x"]), Wrapping::Indirect);
+        assert_eq!(of(&["/usr/bin/uvx", "nostray", "run", "x"]), Wrapping::Indirect);
+        assert_eq!(of(&["uv", "tool", "run", "--from", "nostray==0.1.0", "nostray", "run", "x"]), Wrapping::Indirect);
+        assert_eq!(of(&["npx", "-y", "other-nostray", "run"]), Wrapping::None);
+        assert_eq!(of(&["uvx", "some-server", "--name", "nostray"]), Wrapping::None);
         assert_eq!(of(&["nostray", "run"]), Wrapping::Refused);
         assert_eq!(of(&["npx"]), Wrapping::None);
         assert_eq!(of(&[]), Wrapping::None);

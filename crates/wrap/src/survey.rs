@@ -122,16 +122,29 @@ pub fn standing(entry: &Entry, grammar: Grammar<'_>, is_program: &dyn Fn(&str) -
 /// Whether a name or a path is a program that this user can start.
 #[must_use]
 pub fn is_program(word: &str) -> bool {
-    let is_executable = |path: &Path| path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
     // A variable is expanded by the host.
-    if word.contains("${") {
-        return true;
-    }
+    word.contains("${") || resolve(word).is_some()
+}
+
+/// The file that a name or a path leads to, if this user can start it.
+#[must_use]
+pub fn resolve(word: &str) -> Option<PathBuf> {
     if word.contains('/') {
-        return is_executable(Path::new(word));
+        Some(PathBuf::from(word)).filter(|path| is_executable(path))
+    } else {
+        all_in_path(word).next()
     }
-    std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|folder| is_executable(&folder.join(word))))
+}
+
+/// All files of this name in PATH that this user can start, in the order of PATH.
+pub fn all_in_path(name: &str) -> impl Iterator<Item = PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<_> = std::env::split_paths(&path).collect();
+    folders.into_iter().map(move |folder| folder.join(name)).filter(|path| is_executable(path))
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
 /// What to write for this program, so that a host finds it. Hosts often give their children a short PATH, so that only a program in a

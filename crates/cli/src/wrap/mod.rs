@@ -41,6 +41,11 @@ struct Doing<'a> {
 
 pub(crate) fn wrap(args: &WrapArgs) -> ExitCode {
     let program = survey::own_name();
+    if let Some((why, instead)) = nostray_doctor::origin::Origin::of_this_program().may_vanish() {
+        terminal::complain(&format_args!(
+            "this nostray is not to be kept: {why}; `{instead}` gives one that stays, and wraps as well"
+        ));
+    }
     let tools = Tools { grammar: &grammar, is_program: &survey::is_program, program: &program };
     let wishes = Wishes {
         share: args.share.clone(),

@@ -4,5 +4,6 @@
 //! must not run beside tests of other commands.
 
 mod configs;
+mod program;
 mod strays;
 mod wrap;

@@ -16,6 +16,7 @@ mod host_gone;
 mod idle;
 mod impatience;
 mod isolate;
+mod launchers;
 mod quiet;
 mod race;
 mod refused;

@@ -12,7 +12,7 @@ use nostray_sys::signal::Signal;
 
 use super::{Child, Keeper, Source};
 use crate::Isolation;
-use crate::host::{self, Host};
+use crate::host::{self, Role};
 use crate::reason::Reason;
 
 /// How long a process that closes its files takes until its end can be seen, on a busy machine.
@@ -33,8 +33,8 @@ impl Keeper<'_> {
         if self.tear_down.has_begun() {
             return Reason::StdinClosed;
         }
-        if self.host_is_ending() {
-            return Reason::HostGone;
+        if let Some(role) = self.ending_host() {
+            return role.into();
         }
         let pid = |number: u32| i32::try_from(number).ok().and_then(Pid::from_raw);
         let has_ended = |(number, handle): &&(u32, Pidfd)| match self.pen.spec.isolation {
@@ -45,13 +45,15 @@ impl Keeper<'_> {
         ended.map_or(Reason::StdinClosed, |(number, _)| Reason::DieWithEnded(*number))
     }
 
-    fn host_is_ending(&self) -> bool {
-        let Host::Alive(pid, handle) = &self.pen.host else { return false };
+    /// The host, or a launcher, that has ended or is on its way out.
+    fn ending_host(&self) -> Option<Role> {
+        let host = &self.pen.host;
         match self.pen.spec.isolation {
-            Isolation::None => host::is_ending(*pid, handle),
+            Isolation::None => host.ending(),
             Isolation::Pid => {
                 let stat = self.host_stat.as_ref().and_then(StatFile::read);
-                stat.is_some_and(|stat| stat.is_ending()) || handle.has_ended().unwrap_or(false)
+                let ended = host.handles().find(|(_, handle)| handle.has_ended().unwrap_or(false));
+                stat.filter(Stat::is_ending).map(|_| Role::Host).or(ended.map(|(role, _)| role))
             }
         }
     }
@@ -95,7 +97,7 @@ impl Keeper<'_> {
 
 /// Whether a host, or a process beside it, may act so because the child has ended.
 fn may_follow_end_of_child(reason: &Reason) -> bool {
-    matches!(reason, Reason::StdinClosed | Reason::HostGone | Reason::DieWithEnded(_))
+    matches!(reason, Reason::StdinClosed | Reason::HostGone | Reason::LauncherGone { .. } | Reason::DieWithEnded(_))
 }
 
 /// Whether a child may end so because its host has closed its streams, or has ended. If that and the end of the child are noticed together,
