@@ -61,8 +61,11 @@ static_build() {
     [ ! -d "$path" ] || flags+=("--remap-path-prefix=${path%/}=crates")
   done
   flags+=("--remap-path-prefix=$root=nostray" "--remap-path-prefix=$(rustc --print sysroot)=rust")
-  env "CARGO_TARGET_${upper}_LINKER=rust-lld" "CARGO_TARGET_${upper}_RUSTFLAGS=${flags[*]}" \
-    "CARGO_TARGET_${upper}_RUSTDOCFLAGS=${flags[*]}" \
+  # Between flags stands a character that no path has.
+  local encoded
+  encoded=$(printf '\037%s' "${flags[@]}")
+  encoded=${encoded:1}
+  env "CARGO_TARGET_${upper}_LINKER=rust-lld" "CARGO_ENCODED_RUSTFLAGS=$encoded" "CARGO_ENCODED_RUSTDOCFLAGS=$encoded" \
     CARGO_TARGET_DIR="$work/cargo" CARGO_INCREMENTAL=0 "$@"
 }
 
