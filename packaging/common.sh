@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034
 # For the scripts in this folder, which source it: where things are, which version this is, and what makes two builds the same.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -62,4 +63,77 @@ static_build() {
   flags+=("--remap-path-prefix=$root=nostray" "--remap-path-prefix=$(rustc --print sysroot)=rust")
   env "CARGO_TARGET_${upper}_LINKER=rust-lld" "CARGO_TARGET_${upper}_RUSTFLAGS=${flags[*]}" \
     CARGO_TARGET_DIR="$work/cargo" CARGO_INCREMENTAL=0 "$@"
+}
+
+# Installs missing programs: `needs PROGRAM:DEBIAN-PACKAGE...`.
+needs() {
+  local missing=() tool
+  for tool in "$@"; do
+    command -v "${tool%%:*}" >/dev/null || missing+=("${tool##*:}")
+  done
+  [ "${#missing[@]}" -gt 0 ] || return 0
+  [ "$(id -u)" = 0 ] || fail "install ${missing[*]}, or run this as root"
+  apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+}
+
+# A temporary folder in $scratch, which goes away with the script, however the script ends.
+scratch() {
+  scratch=$(mktemp -d)
+  # The tests change the modes of folders.
+  trap 'chmod -R u+rwX "$scratch"; rm -rf --one-file-system "$scratch"' EXIT
+  trap 'exit 129' HUP
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+}
+
+# Runs the rest of a check without network, with processes of its own: calls the script once more, with $offline set, and exits as that does.
+# Call it when scratch and tools are there. Inside, "${ordinary[@]}" runs a command as a user who is not root.
+offline() {
+  if [ -n "${offline-}" ]; then
+    ordinary=()
+    [ "$offline" != root ] || ordinary=(setpriv --reuid 65534 --regid 65534 --clear-groups --)
+    return 0
+  fi
+  needs ip:iproute2 setpriv:util-linux
+  local status=0 unshare=(unshare --net --pid --fork --kill-child --mount-proc)
+  export scratch offline=root
+  if [ "$(id -u)" != 0 ]; then
+    offline=user
+    unshare+=(--map-root-user)
+  fi
+  "${unshare[@]}" true || fail "unshare cannot make namespaces here, so the check cannot prove that it needs no network; run it as root"
+  "${unshare[@]}" bash -c 'ip link set lo up && "$@"' offline "$0" "$@" || status=$?
+  exit "$status"
+}
+
+# Calls this check once more, with --quick, as a user who is not root, from copies that this user can read. Only inside `offline`, as root.
+quick_as_ordinary_user() {
+  [ "${#ordinary[@]}" -gt 0 ] || return 0
+  step "the quick half as a user who is not root"
+  local own=$scratch/ordinary architecture
+  mkdir "$own" "$own/scratch"
+  for architecture in $architectures; do
+    install -D "$(binary "$architecture")" "$own/target/packaging/$architecture/nostray"
+  done
+  cp -r packaging Cargo.toml "$dist" "$own"
+  chown -R 65534:65534 "$own"
+  "${ordinary[@]}" env DIST="$own/${dist##*/}" HOME="$own" TMPDIR="$own" scratch="$own/scratch" offline=user \
+    "$own/${0#"$root/"}" --quick
+}
+
+# In the namespace of `offline`: no process is left but those that run the check. Some may be about to end.
+nothing_is_running() {
+  step "nothing is left running"
+  local deadline=$((SECONDS + 10)) process left
+  while :; do
+    left=
+    for process in /proc/[0-9]*; do
+      case ${process#/proc/} in 1 | "$$" | "$PPID") continue ;; esac
+      left+="${process#/proc/} $(tr '\0' ' ' <"$process/cmdline" 2>/dev/null || true)"$'\n'
+    done
+    [ -n "$left" ] || return 0
+    [ "$SECONDS" -lt "$deadline" ] || fail "processes are left:"$'\n'"$left"
+    read -rt 0.1 <> <(:) || true
+  done
 }
