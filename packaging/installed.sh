@@ -3,7 +3,7 @@
 # `packaging/binary` has made for this machine.
 program=$(binary "$(uname -m)")
 
-# Runs the rest of a check without network, with processes of its own: calls the script once more, with $offline set, and exits as that does.
+# Runs the rest of a check without network, with processes of its own: calls the script again, with $offline set, and exits as that does.
 # Call it when scratch and tools are there. Inside, "${ordinary[@]}" runs a command as a user who is not root.
 offline() {
   if [ -n "${offline-}" ]; then

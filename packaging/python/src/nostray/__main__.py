@@ -5,7 +5,7 @@ import signal
 import sys
 from typing import NoReturn
 
-from . import find_program
+from . import ProgramNotFoundError, find_program
 
 # As the program itself exits if it cannot do its work.
 FAILED = 125
@@ -17,17 +17,28 @@ def main() -> NoReturn:
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     try:
         program = find_program()
-        os.execv(program, [program, *sys.argv[1:]])
+        os.execve(program, [program, *sys.argv[1:]], _environment())
+    except ProgramNotFoundError as error:
+        _fail(str(error))
     except OSError as error:
-        sys.exit(_report(error))
+        _fail(f"cannot start the program: {error}; install nostray again, on this machine: pip install --force-reinstall nostray")
 
 
-def _report(error: OSError) -> int:
-    if error.filename is None and error.strerror is None:
-        print(f"nostray: {error}", file=sys.stderr)
-    else:
-        print(f"nostray: cannot start the program: {error}; install it again for this machine", file=sys.stderr)
-    return FAILED
+def _environment() -> dict[bytes, bytes]:
+    """Return the environment as this process was given it: in the locale C, Python sets LC_CTYPE for itself."""
+    environment = dict(os.environb)
+    try:
+        with open("/proc/self/environ", "rb") as given:
+            if not any(variable.startswith(b"LC_CTYPE=") for variable in given.read().split(b"\0")):
+                environment.pop(b"LC_CTYPE", None)
+    except OSError:
+        pass
+    return environment
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"nostray: {message}", file=sys.stderr)
+    sys.exit(FAILED)
 
 
 if __name__ == "__main__":
