@@ -7,6 +7,9 @@ program=$(binary "$(uname -m)")
 # Call it when scratch and tools are there. Inside, "${ordinary[@]}" runs a command as a user who is not root.
 offline() {
   if [ -n "${offline-}" ]; then
+    # Package managers leave temporary files.
+    export TMPDIR=$scratch/tmp
+    mkdir "$TMPDIR"
     ordinary=()
     [ "$offline" != root ] || ordinary=(setpriv --reuid 65534 --regid 65534 --clear-groups --)
     return 0
