@@ -1,0 +1,1 @@
+export { findProgram, ProgramNotFoundError } from "./program.js";

@@ -1,0 +1,2 @@
+// What `import ... from "nostray"` gives.
+export { findProgram, ProgramNotFoundError } from "./program.js";
