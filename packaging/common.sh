@@ -81,6 +81,15 @@ needs() {
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 }
 
+# `came_from ORIGIN COMMAND...`: the doctor of this nostray says where it came from.
+came_from() {
+  local origin=$1 said
+  shift
+  # Its exit code tells of what it finds on this machine.
+  said=$("$@" doctor --json) || true
+  grep -q "\"origin\": *\"$origin\"" <<<"$said" || fail "the doctor does not say that it came from $origin: $said"
+}
+
 # A temporary folder in $scratch, which goes away with the script, however the script ends.
 scratch() {
   scratch=$(mktemp -d)

@@ -1,8 +1,11 @@
-//! Where a program came from: which package, or which tool, put its file where it is. Only files are looked at; no package manager is
-//! started.
+//! Where a program came from: which package, or which tool, put its file where it is. Files tell, and Debian's list of files is asked
+//! for with its own program; no package manager that may use the network is started.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::program::answer;
 
 /// Where a program came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,15 +177,8 @@ impl Origin {
 }
 
 fn is_of_debian(path: &Path) -> bool {
-    let lists = fs::read_dir("/var/lib/dpkg/info").into_iter().flatten().flatten();
-    let is_ours = |name: &str| name == "nostray.list" || name.starts_with("nostray:") && name.ends_with(".list");
-    let mut ours = lists.filter(|entry| entry.file_name().to_str().is_some_and(is_ours));
-    // A package may say /bin for /usr/bin.
-    let is_it = |line: &str| Path::new(line).canonicalize().is_ok_and(|listed| listed == path);
-    ours.any(|entry| {
-        fs::read_to_string(entry.path())
-            .is_ok_and(|text| text.lines().filter(|line| line.ends_with("/nostray")).any(is_it))
-    })
+    let owner = answer(Command::new("dpkg-query").arg("--search").arg(path));
+    owner.is_some_and(|owner| owner.starts_with("nostray:"))
 }
 
 fn is_in_receipt(prefix: &Path) -> bool {

@@ -94,13 +94,17 @@ fn modules(path: &Path) -> Option<&Path> {
     path.ancestors().filter(|above| above.ends_with("node_modules")).last()
 }
 
-/// A program of this name that does not answer is no nostray, or is broken.
+/// A program that does not answer within this time is not waited for: one that is called nostray is none then, or is broken.
 const TIME_TO_ANSWER: Duration = Duration::from_secs(2);
 
 fn version_of(path: &Path) -> Option<String> {
-    let mut command = Command::new(path);
-    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut process = command.spawn().ok()?;
+    let said = answer(Command::new(path).arg("--version"))?;
+    said.strip_prefix("nostray ").map(|version| nostray_sys::text::escaped(version).into_owned())
+}
+
+/// The first line that another program prints.
+pub(crate) fn answer(command: &mut Command) -> Option<String> {
+    let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
     let handle = i32::try_from(process.id()).ok().and_then(Pid::from_raw).and_then(|pid| Pidfd::open(pid).ok());
     let has_ended = handle.is_some_and(|handle| {
         poll::wait(&[(handle.as_fd(), Until::Readable)], Some(TIME_TO_ANSWER)).is_ok_and(|fired| fired == [true])
@@ -112,6 +116,5 @@ fn version_of(path: &Path) -> Option<String> {
     // What it has started may hold the pipe open, so only what is there is read.
     let mut said = [0; 256];
     let count = if has_ended { process.stdout.take()?.read(&mut said).ok()? } else { 0 };
-    let said = String::from_utf8_lossy(&said[..count]);
-    said.lines().next()?.strip_prefix("nostray ").map(|version| nostray_sys::text::escaped(version).into_owned())
+    String::from_utf8_lossy(&said[..count]).lines().next().map(str::to_owned)
 }
