@@ -14,6 +14,9 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
 umask 022
 
+# With this exit code, a check says that it is no part of --quick.
+not_quick=77
+
 step() { printf '\n== %s\n' "$*"; }
 fail() {
   printf 'error: %s\n' "$*" >&2
