@@ -59,11 +59,7 @@ static_build() {
   shift
   # The linker and the C library that come with Rust, so that no cross compiler is needed.
   local flags=(-C linker-flavor=ld.lld -C relocation-model=static -C target-feature=+crt-static)
-  local path
-  for path in "$registry"/*/; do
-    [ ! -d "$path" ] || flags+=("--remap-path-prefix=${path%/}=crates")
-  done
-  flags+=("--remap-path-prefix=$root=nostray" "--remap-path-prefix=$(rustc --print sysroot)=rust")
+  flags+=("--remap-path-prefix=$registry=crates" "--remap-path-prefix=$root=nostray" "--remap-path-prefix=$(rustc --print sysroot)=rust")
   # Between flags stands a character that no path has.
   local encoded
   encoded=$(printf '\037%s' "${flags[@]}")

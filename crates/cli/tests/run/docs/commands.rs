@@ -11,16 +11,23 @@ use super::home::{Home, server_in};
 use super::pages::Page;
 
 /// Command lines that no test runs, with the reason.
-const NOT_RUN: [(&str, &str); 8] = [
+const NOT_RUN: [(&str, &str); 12] = [
     ("cargo run --release -- demo", ".ci/run runs it"),
     ("cargo test", "it is what runs this test"),
-    ("cargo install --path crates/cli", "builds everything once more, and installs it for the user"),
-    ("cargo install --git \"$URL_OF_THIS_REPOSITORY\" nostray", "needs the forge"),
+    ("cargo install nostray", "packaging/check.d/crates does it with the crates that were just made"),
+    ("npm install -g nostray", "packaging/check.d/npm does it with the packages that were just made"),
     (
-        "cargo build --release --bin nostray && cp target/release/nostray ~/.local/bin/",
-        "builds everything once more, and installs it for the user",
+        "npm install -g dist/nostray-linux-x64-0.1.0.tgz dist/nostray-0.1.0.tgz",
+        "packaging/check.d/npm does it in a prefix of its own",
     ),
-    ("cargo uninstall nostray", "there is nothing that was installed"),
+    ("pip install nostray", "packaging/check.d/wheel does it with the wheel that was just made"),
+    ("pip install --no-index --find-links dist nostray", "packaging/check.d/wheel does it in a new environment"),
+    ("sudo dpkg -i nostray_0.1.0_amd64.deb", "packaging/check.d/deb does it in a new Debian"),
+    (
+        "tar -xzf nostray-0.1.0-linux-x86_64.tar.gz && nostray-0.1.0-linux-x86_64/install.sh",
+        "packaging/check.d/tarball does it as an ordinary user",
+    ),
+    ("sha256sum --check --ignore-missing SHA256SUMS", "packaging/check does it"),
     ("ssh -L 7575:127.0.0.1:7575 some-machine nostray web --port 7575", "needs another machine"),
     (
         "nostray metrics --output /var/lib/prometheus/node-exporter/nostray.prom",
