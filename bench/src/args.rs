@@ -36,7 +36,9 @@ race  kills the pen's own processes at random moments and looks for survivors; w
       those around a supervised child, which must not be started beside the last one either;
       with `--slots`, twenty callers want one slot, and callers and holders are struck: never two
       hold it, and one obtains it in the end;
-      `--rounds 1 --seed S` plays one round again";
+      `--rounds 1 --seed S` plays one round again
+
+With BENCH_NOSTRAY=PROGRAM in the environment, that nostray is measured, and not the one that is built here.";
 
 /// What to do.
 pub(crate) enum Command {

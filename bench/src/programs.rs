@@ -15,7 +15,8 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Builds them, optimised, into the folder that this program came from.
+    /// Builds them, optimised, into the folder that this program came from. With `BENCH_NOSTRAY`, another nostray is measured, like that of
+    /// the packages.
     pub(crate) fn build() -> Result<Self, Failure> {
         if cfg!(debug_assertions) {
             return Err("what is not optimised is not worth measuring: run with `cargo run --release`".into());
@@ -30,14 +31,15 @@ impl Programs {
         if !built.success() {
             return Err("cargo could not build nostray and badchild".into());
         }
-        let published = |name| existing(folder, name).map(|path| badchild::publish(&path));
-        Ok(Self { nostray: published("nostray")?, badchild: published("badchild")? })
+        let other = std::env::var_os("BENCH_NOSTRAY").map(PathBuf::from).filter(|path| !path.as_os_str().is_empty());
+        let nostray = existing(other.unwrap_or_else(|| folder.join("nostray")))?;
+        let badchild = existing(folder.join("badchild"))?;
+        Ok(Self { nostray: badchild::publish(&nostray), badchild: badchild::publish(&badchild) })
     }
 }
 
-fn existing(folder: &Path, name: &str) -> Result<PathBuf, Failure> {
-    let path = folder.join(name);
-    if path.exists() { Ok(path) } else { Err(format!("cargo has built no {}", path.display()).into()) }
+fn existing(path: PathBuf) -> Result<PathBuf, Failure> {
+    if path.exists() { Ok(path) } else { Err(format!("there is no {}", path.display()).into()) }
 }
 
 /// Where a program is in PATH.
