@@ -17,7 +17,7 @@ const NOT_RUN: [(&str, &str); 12] = [
     ("cargo install nostray", "packaging/check.d/crates does it with the crates that were just made"),
     ("npm install -g nostray", "packaging/check.d/npm does it with the packages that were just made"),
     (
-        "npm install -g dist/nostray-linux-x64-0.1.0.tgz dist/nostray-0.1.0.tgz",
+        "npm install -g ./dist/nostray-linux-x64-0.1.0.tgz ./dist/nostray-0.1.0.tgz",
         "packaging/check.d/npm does it in a prefix of its own",
     ),
     ("pip install nostray", "packaging/check.d/wheel does it with the wheel that was just made"),
