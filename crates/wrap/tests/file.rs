@@ -191,6 +191,7 @@ fn nothing_that_a_host_writes_is_lost() {
                 let mut random = Random::new(7);
                 for number in 1..=rounds() {
                     host_writes(&path, number, in_place);
+                    // So that writes fall into any moment of an edit.
                     std::thread::sleep(std::time::Duration::from_micros(random.below(400)));
                     // A number that was written and is not there any more was overwritten. An edit that began before it puts it back within
                     // its next round, so a wrong look is repeated.

@@ -8,5 +8,6 @@ mod operators;
 mod policies;
 mod progress;
 mod refused;
+mod replacing;
 mod share;
 mod slow;

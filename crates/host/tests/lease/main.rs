@@ -7,6 +7,7 @@ mod apart;
 mod calls;
 mod cancel;
 mod children;
+mod cut_off;
 mod garbage;
 mod handlers;
 mod leak;
