@@ -21,7 +21,7 @@ pub(crate) const FOUND: &str = "How to find it";
 /// Which sessions use the same child.
 pub(crate) const SHARED: &str = "Who shares it, and for how long";
 /// Messages of nostray itself.
-const SAYS: &str = "What nostray says";
+pub(crate) const SAYS: &str = "What nostray says";
 
 /// No stray processes.
 ///
@@ -56,6 +56,7 @@ pub(crate) enum Command {
     Web(nostray_web::Args),
     Metrics(crate::metrics::Args),
     Slot(crate::slot::SlotCommand),
+    Wait(crate::wait::WaitArgs),
     Broker(crate::broker::BrokerArgs),
     Wrap(crate::wrap::WrapArgs),
     Unwrap(crate::wrap::UnwrapArgs),
@@ -124,6 +125,13 @@ pub(crate) struct RunArgs {
     pub(crate) log_file: Option<PathBuf>,
 
     #[command(flatten)]
+    pub(crate) status: crate::status::StatusArgs,
+
+    /// The name by which the command is told that it was called (argv[0]) [default: CMD]
+    #[arg(long, value_name = "NAME", hide_short_help = true, allow_hyphen_values = true, help_heading = None::<&str>)]
+    pub(crate) argv0: Option<OsString>,
+
+    #[command(flatten)]
     pub(crate) ready: crate::ready::ReadyArgs,
 
     #[command(flatten)]
@@ -163,6 +171,8 @@ impl RunArgs {
             no_sweep: false,
             verbose: false,
             log_file: None,
+            status: crate::status::StatusArgs::none(),
+            argv0: None,
             ready: crate::ready::ReadyArgs::none(),
             slot: crate::slotted::SlotArgs::none(),
             managed: crate::managed::ManagedArgs::none(),

@@ -114,6 +114,9 @@ pub(crate) struct HoldArgs {
     labels: Vec<(String, String)>,
 
     #[command(flatten)]
+    status: crate::status::StatusArgs,
+
+    #[command(flatten)]
     pub(crate) ready: ReadyArgs,
 
     /// The command, with its arguments
@@ -168,6 +171,7 @@ pub(crate) fn run(args: HoldArgs) -> ExitCode {
         isolate: args.isolate,
         session: args.session,
         labels: args.labels,
+        status: args.status,
         managed: ManagedArgs { backoff, max_failures, max_memory, max_age, ..ManagedArgs::none() },
         command: args.command,
         slot: None,

@@ -19,8 +19,10 @@ mod selection;
 mod share;
 mod slot;
 mod slotted;
+mod status;
 mod stop;
 mod sweep;
+mod wait;
 mod warm;
 mod which;
 mod wrap;
@@ -88,6 +90,7 @@ fn for_people(command: Command) -> ExitCode {
         Command::Web(args) => nostray_web::run(&args),
         Command::Metrics(args) => metrics::run(&args),
         Command::Slot(args) => slot::run(&args),
+        Command::Wait(args) => wait::run(&args),
         Command::Wrap(args) => wrap::wrap(&args),
         Command::Unwrap(args) => wrap::unwrap(&args),
         Command::Hosts(args) => wrap::hosts::run(&args),

@@ -186,6 +186,7 @@ impl ManagedArgs {
             remember: self.remember,
             share: None,
             slot: None,
+            status: None,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use nostray_pen::{Graces, Isolation, MARK, OWN_FAILURE, PenId, Spec};
-use nostray_registry::{RecordDetails, RecordKeeper};
+use nostray_registry::{RecordDetails, RecordKeeper, StatusLines};
 use nostray_supervise::link::Share;
 use nostray_supervise::wire::{Attach, ChildSettings, DaemonSettings, OsText, ReverseTo, SLOT_KEY, SlotSettings};
 use nostray_sys::descriptors::{stdin_has_something_to_say, write_to_stderr_at_once};
@@ -13,6 +13,7 @@ use nostray_terminal::ExitCode;
 
 use crate::args::{ENDS, FOUND, Isolate, SHARED, duration, label};
 use crate::managed::{self, ManagedArgs};
+use crate::status::{self, StatusArgs};
 
 /// How long stdin may be open and silent before this counts as a session. A host that probes a command (`node --version`) closes
 /// stdin at once; a host with a session writes at once. A host that does neither may wait for the child to speak first, so it gets a session
@@ -120,6 +121,9 @@ pub(crate) struct ShareArgs {
     pub(crate) labels: Vec<(String, String)>,
 
     #[command(flatten)]
+    pub(crate) status: StatusArgs,
+
+    #[command(flatten)]
     pub(crate) managed: ManagedArgs,
 
     /// The command, with its arguments
@@ -214,6 +218,10 @@ pub(crate) fn run(args: ShareArgs) -> ExitCode {
         );
         return ExitCode::from(OWN_FAILURE);
     }
+    let lines = match args.status.lines() {
+        Ok(lines) => lines,
+        Err(code) => return code,
+    };
     let labels: nostray_registry::Labels = args.labels.into_iter().collect();
     let spec = Spec {
         graces: Graces::new(args.eof_grace, args.term_grace),
@@ -223,9 +231,11 @@ pub(crate) fn run(args: ShareArgs) -> ExitCode {
     };
     let session = args.session.or_else(|| nostray_broker::session_named_by_host(|name| std::env::var_os(name)));
     let details = RecordDetails { session: session.clone(), labels: labels.clone(), slot: None, sweep: true };
-    // A child with a slot must be alone, so no child is started beside the shared one. A daemon's holders never write.
-    if args.slot.is_none() && args.daemon.is_none() && !stdin_has_something_to_say(FIRST_BYTE_TIMEOUT) {
-        return end_with(nostray_pen::run(&spec, PenId::new(), Box::new(RecordKeeper::new(details))));
+    // A child with a slot must be alone, so no child is started beside the shared one. A daemon's holders never write. A host that reads
+    // status lines does not probe.
+    let is_session = args.slot.is_some() || args.daemon.is_some() || lines.is_some();
+    if !is_session && !stdin_has_something_to_say(FIRST_BYTE_TIMEOUT) {
+        return end_with(nostray_pen::run(&spec, PenId::new(), Box::new(RecordKeeper::new(details))), None);
     }
     let mut options = args.managed.options(spec, details);
     // A bridge keeps its sessions' work in memory. If nostray restarted it, no host would see the crash, and no host would repeat
@@ -274,17 +284,12 @@ pub(crate) fn run(args: ShareArgs) -> ExitCode {
         settings,
     };
     options.share = Some(Share { attach, required: args.require_share });
-    end_with(nostray_supervise::run(options))
+    options.status = lines.clone();
+    end_with(nostray_supervise::run(options), lines.as_ref())
 }
 
-fn end_with(ended: Result<u8, nostray_pen::Error>) -> ExitCode {
-    match ended {
-        Ok(code) => ExitCode::from(code),
-        Err(error) => {
-            write_to_stderr_at_once(&format!("nostray: {error}\n"));
-            ExitCode::from(OWN_FAILURE)
-        }
-    }
+fn end_with(ended: Result<u8, nostray_pen::Error>, lines: Option<&StatusLines>) -> ExitCode {
+    ended.map_or_else(|error| status::complain(&error, lines), ExitCode::from)
 }
 
 #[cfg(test)]

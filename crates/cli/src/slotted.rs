@@ -98,6 +98,9 @@ pub(crate) fn share(args: RunArgs) -> ExitCode {
     if args.idle_timeout.is_some() {
         return refuse("--idle-timeout", "--hibernate");
     }
+    if args.argv0.is_some() {
+        return refuse("--argv0", "a command that is called by its own name");
+    }
     if args.verbose || args.log_file.is_some() {
         return refuse("--verbose and --log-file", "`nostray log`");
     }
@@ -127,6 +130,7 @@ pub(crate) fn share(args: RunArgs) -> ExitCode {
         isolate: args.isolate,
         session: args.session,
         labels: args.labels,
+        status: args.status,
         managed: args.managed,
         command: args.command,
         slot,

@@ -211,6 +211,7 @@ fn keep(config: GuardConfig, command: Vec<OsString>) -> Result<u8, String> {
     let spec = Spec {
         graces: Graces::new(time(config.eof_grace), time(config.term_grace)),
         isolation: if config.isolate { Isolation::Pid } else { Isolation::None },
+        host_is_told: true,
         ..Spec::new(command)
     };
     let wish = match config.slot {
@@ -229,7 +230,7 @@ fn keep(config: GuardConfig, command: Vec<OsString>) -> Result<u8, String> {
     let witness: Box<dyn Witness> =
         Box::new(ReportingWitness::new(Box::new(RecordKeeper::new(details)), &config.report_to));
     let ended = match wish {
-        Some(wish) => nostray_slot::run(&spec, id, witness, wish),
+        Some(wish) => nostray_slot::run(&spec, id, witness, wish, None),
         None => nostray_pen::run(&spec, id, witness),
     };
     ended.map_err(|error| error.to_string())

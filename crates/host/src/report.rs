@@ -176,7 +176,7 @@ impl Witness for ReportingWitness {
             Event::ChildEnded(Ended::Killed(signal)) => {
                 self.outbox.tell(&GuardMessage::Ended(None, Some(signal.as_raw())));
             }
-            Event::NotExecuted(why) => self.outbox.tell(&GuardMessage::NotExecuted(why.clone())),
+            Event::NotExecuted { why, .. } => self.outbox.tell(&GuardMessage::NotExecuted(why.clone())),
             _ => {}
         }
     }

@@ -101,7 +101,12 @@ pub(crate) fn open(
     let HostSetup { inherited, stdin, mask, sigchld_ignored, place } = setup;
     let signals = SignalFd::new(&signals_to_watch()).during("watch for signals")?;
     let log = Log::open(spec, id.clone())?;
-    let program = Program::new(spec.command.iter().cloned()).map_err(Error::Command)?;
+    let program = Program::new(spec.command.iter().cloned());
+    let program = match &spec.argv0 {
+        Some(name) => program.and_then(|program| program.called(name)),
+        None => program,
+    };
+    let program = program.map_err(Error::Command)?;
     let die_with = watch_all(&spec.die_with)?;
     let mut ready = Detector::prepare(&spec.ready, &id)?.map(Box::new);
     // Once the control group exists, a failure has something to clean up. So all that may fail comes before it, but for the forks.
@@ -189,22 +194,8 @@ pub(crate) fn signals_to_watch() -> SignalSet {
 
 /// Opens a handle on each process that the user named with `--die-with`.
 pub(crate) fn watch_all(numbers: &[u32]) -> Result<Vec<(u32, Pidfd)>, Error> {
-    numbers.iter().map(|&pid| Ok((pid, watch_by_number(pid)?))).collect()
-}
-
-fn watch_by_number(number: u32) -> Result<Pidfd, Error> {
-    let wrong = |why: &str| Error::DieWith { pid: number, why: why.to_owned() };
-    let pid = i32::try_from(number).ok().and_then(Pid::from_raw).ok_or_else(|| wrong("not a process number"))?;
-    let handle = Pidfd::open(pid).map_err(|error| match error.raw_os_error() {
-        Some(3) => wrong("there is no such process (it may have ended already)"),
-        Some(2 | 22) => wrong("that is a thread, not a process"),
-        _ => wrong(&error.to_string()),
-    })?;
-    match handle.has_ended() {
-        Ok(false) => Ok(handle),
-        Ok(true) => Err(wrong("it has ended already")),
-        Err(error) => Err(wrong(&error.to_string())),
-    }
+    let watch = |&pid: &u32| Ok((pid, Pidfd::of_user(pid).map_err(|why| Error::DieWith { pid, why })?.1));
+    numbers.iter().map(watch).collect()
 }
 
 fn group_for(spec: &Spec, id: &PenId, log: &Log) -> Option<Cgroup> {

@@ -247,16 +247,19 @@ fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd, spare_pid: Pid) -> u8 {
     // Otherwise a look at it could block. The child has another open file.
     gate.set_nonblocking(true).ok();
     process::set_title(format_args!("{NAME} {}", pen.plan.id));
-    pen.tell(&outside.unwrap_or_else(|| Event::Started {
-        host: pen.host.identity(),
-        spare: Identity::of(spare_pid),
-        guard: Identity::of(getpid()),
-        child: Identity::of(child),
-    }));
-
+    // Now: a child that ends at once is reaped before the witness is told.
+    let child_identity = Identity::of(child);
+    let started = move || {
+        outside.unwrap_or_else(|| Event::Started {
+            host: pen.host.identity(),
+            spare: Identity::of(spare_pid),
+            guard: Identity::of(getpid()),
+            child: child_identity,
+        })
+    };
     let stdin = descriptors::standard_input();
     let mut keeper = Keeper::new(pen, tree)
-        .child(child)
+        .child(child, started)
         .gate(&gate)
         .host_stat(host_stat)
         .settling(Settling::new(pen, false))

@@ -4,12 +4,14 @@
 mod first_cause;
 mod job_control;
 mod readiness;
+mod rest;
 mod start;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use nostray_sys::cgroup::Cgroup;
 use nostray_sys::identity::Identity;
 use nostray_sys::poll::{self, Until};
 use nostray_sys::proc::StatFile;
@@ -30,6 +32,8 @@ use crate::tree::Tree;
 use crate::witness::Event;
 use job_control::FIRST_PAUSE;
 use readiness::without_own;
+use rest::RestSearch;
+
 /// Something that is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -65,6 +69,8 @@ pub(crate) struct Keeper<'a> {
     tree: Tree<'a>,
     tear_down: TearDown,
     child: Child,
+    /// The start of the child, until the witness is told of it.
+    untold: Option<Box<dyn FnOnce() -> Event + 'a>>,
     /// Until it is known whether the child has become its program.
     gate: Option<&'a UnixStream>,
     /// What `/proc` tells of the host, if the host is not in the `/proc` of this process.
@@ -74,6 +80,8 @@ pub(crate) struct Keeper<'a> {
     continue_front_at: Option<(Instant, Duration)>,
     stops: Stops,
     killing: Killing,
+    /// SIGTERM has gone to the keeper's own children, and not yet to the rest of the tree.
+    rest: Option<RestSearch>,
     ready: Option<Box<Readiness<'a>>>,
     /// There is a reason to end, other than the end of the child itself.
     end_requested: bool,
@@ -90,6 +98,7 @@ impl<'a> Keeper<'a> {
             tree,
             tear_down: TearDown::new(pen.spec.graces),
             child: Child::Unknown,
+            untold: None,
             gate: None,
             host_stat: None,
             idle: None,
@@ -97,14 +106,20 @@ impl<'a> Keeper<'a> {
             continue_front_at: None,
             stops: 0,
             killing: Killing::default(),
+            rest: None,
             ready: pen.ready.as_deref().map(|detector| Box::new(Readiness::new(detector))),
             end_requested: false,
             is_empty: false,
         }
     }
 
-    pub(crate) fn child(mut self, pid: Pid) -> Self {
+    /// The child was started. `started` makes the event for the witness, once there is time for it.
+    pub(crate) fn child(mut self, pid: Pid, started: impl FnOnce() -> Event + 'a) -> Self {
         self.child = Child::Alive(pid);
+        self.untold = Some(Box::new(started));
+        if self.start_is_awaited() {
+            self.tell_started();
+        }
         self
     }
 
@@ -149,7 +164,7 @@ impl<'a> Keeper<'a> {
         self.is_empty = true;
         self.pass_on_the_rest();
         self.tree.dissolve();
-        self.pen.tell(&Event::Empty);
+        self.tell(&Event::Empty);
         self.leave_no_front_stopped();
         match self.child {
             Child::Ended(how) => how.shell_code(),
@@ -178,6 +193,7 @@ impl<'a> Keeper<'a> {
 
     /// Reaps every child that has ended. False when the tree is empty.
     fn reap_children(&mut self) -> bool {
+        self.look_at_gate_before_reaping();
         loop {
             match reap() {
                 Ok(Reaped::News(news)) => self.on_child_change(news),
@@ -193,13 +209,17 @@ impl<'a> Keeper<'a> {
             return false;
         }
         let is_ending = self.ready.as_ref().is_some_and(|ready| ready.is_ending(Instant::now()));
-        if matches!(self.child, Child::Ended(_)) && !self.tear_down.has_begun() && !is_ending {
+        let is_due = self.tear_down.is_asked() || !self.tear_down.has_begun() && !is_ending;
+        if matches!(self.child, Child::Ended(_)) && is_due {
             self.because(Reason::ChildEnded);
         }
         true
     }
 
     fn on_child_change(&mut self, news: News) {
+        if let (News::Ended(..), Some(rest)) = (news, &mut self.rest) {
+            rest.put_off(Instant::now());
+        }
         if let (News::Ended(pid, how), Some(ready)) = (news, &mut self.ready) {
             ready.reaped(pid, how, Instant::now());
             self.on_noticed();
@@ -215,10 +235,7 @@ impl<'a> Keeper<'a> {
                 }
                 self.child = Child::Ended(how);
                 self.before_child_is_told_ended();
-                self.pen.tell(&Event::ChildEnded(how));
-                if self.tear_down.has_begun() {
-                    self.because(Reason::ChildEnded);
-                }
+                self.tell(&Event::ChildEnded(how));
             }
             News::Stopped(pid, by) if pid == child && !self.tear_down.has_begun() => {
                 self.continue_front_at = None;
@@ -246,7 +263,7 @@ impl<'a> Keeper<'a> {
         self.pen.log.note(format_args!("it forked into the background; {child} is the child from now on"));
         self.child = Child::Alive(child);
         let is_known = self.pen.spec.isolation == Isolation::None;
-        self.pen.tell(&Event::Forked { child: Identity::of(child).filter(|_| is_known) });
+        self.tell(&Event::Forked { child: Identity::of(child).filter(|_| is_known) });
     }
 
     fn on_event(&mut self, source: Source) {
@@ -357,7 +374,7 @@ impl<'a> Keeper<'a> {
         self.perform(action);
         if begins {
             self.await_ready_no_more();
-            self.pen.tell(&Event::Stopping(reason));
+            self.tell(&Event::Stopping(reason));
         }
     }
 
@@ -372,11 +389,12 @@ impl<'a> Keeper<'a> {
             Some(Action::Terminate) => {
                 self.pen.log.note("SIGTERM to the whole tree");
                 raise_priority();
-                self.tree.terminate();
+                self.rest = self.tree.terminate_children().then(|| RestSearch::new(Instant::now()));
             }
             Some(Action::Kill) => {
                 self.pen.log.note("SIGKILL to the whole tree");
-                self.pen.tell(&Event::Killing(self.tree.members().len()));
+                self.tell(&Event::Killing(self.tree.size()));
+                self.rest = None;
                 raise_priority();
                 self.killing.begin(&self.tree, Instant::now());
             }
@@ -389,13 +407,22 @@ impl<'a> Keeper<'a> {
         let settling = self.settling.as_ref().and_then(Settling::deadline);
         let ready = self.ready.as_ref().and_then(|ready| ready.deadline(Instant::now()));
         let continuing = self.continue_front_at.map(|(at, _)| at);
-        [self.tear_down.deadline(), killing, idle, settling, continuing, ready].into_iter().flatten().min()
+        let rest = self.rest.as_ref().map(RestSearch::at);
+        [self.tear_down.deadline(), killing, idle, settling, continuing, ready, rest].into_iter().flatten().min()
     }
 
     fn act_on_time(&mut self) {
         // A grace of zero makes two steps due at once.
         while let Some(action) = self.tear_down.tick(Instant::now()) {
             self.perform(Some(action));
+        }
+        if self.rest.take_if(|rest| rest.at() <= Instant::now()).is_some() {
+            self.tree.terminate();
+        }
+        if self.settling.as_ref().is_some_and(Settling::is_due) {
+            self.tell_started();
+            self.look_at_gate_from_now_on();
+            self.pen.cgroup.iter().for_each(Cgroup::account_no_pressure);
         }
         if let Some(settling) = &mut self.settling {
             settling.look();
@@ -429,7 +456,7 @@ impl<'a> Keeper<'a> {
                 for refused in &refused {
                     self.pen.log.warn(could_not_signal(refused.pid));
                 }
-                self.pen.tell(&Event::Refused(refused));
+                self.tell(&Event::Refused(refused));
                 return false;
             }
         }

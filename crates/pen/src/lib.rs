@@ -58,6 +58,8 @@ pub const OWN_FAILURE: u8 = 125;
 pub struct Spec {
     /// The command and its arguments.
     pub command: Vec<OsString>,
+    /// By which name the program is told that it was called, if not by the first word of the command.
+    pub argv0: Option<OsString>,
     /// How long a tree that is torn down is given.
     pub graces: Graces,
     /// Which further guarantee is wanted.
@@ -73,6 +75,8 @@ pub struct Spec {
     pub ready: Ready,
     /// Tear down a child that is not ready by then.
     pub ready_timeout: Option<Duration>,
+    /// The host waits to be told of the start by the witness: at once, and of a command that cannot be executed not on standard error.
+    pub host_is_told: bool,
     /// Say more than warnings and errors.
     pub verbose: bool,
     /// Write everything that there is to say here too.
@@ -85,6 +89,7 @@ impl Spec {
     pub fn new(command: Vec<OsString>) -> Self {
         Self {
             command,
+            argv0: None,
             graces: Graces::default(),
             isolation: Isolation::None,
             daemon: false,
@@ -92,6 +97,7 @@ impl Spec {
             idle_timeout: None,
             ready: Ready::Started,
             ready_timeout: None,
+            host_is_told: false,
             verbose: false,
             log_file: None,
         }

@@ -55,6 +55,11 @@ impl TearDown {
         self.escalation.is_some()
     }
 
+    /// The child was asked to end, and no process got SIGTERM yet.
+    pub(crate) fn is_asked(&self) -> bool {
+        matches!(self.escalation, Some(Escalation::Asked { .. }))
+    }
+
     pub(crate) fn is_killing(&self) -> bool {
         matches!(self.escalation, Some(Escalation::Killing(_)))
     }

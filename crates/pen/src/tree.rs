@@ -57,6 +57,8 @@ pub(crate) struct Tree<'a> {
     spared: HashSet<Identity>,
     /// Processes that this user may not signal.
     refused: HashSet<Identity>,
+    /// Processes that got SIGTERM.
+    terminated: HashSet<Identity>,
     /// New processes kept appearing between looking and killing.
     storms: bool,
 }
@@ -76,7 +78,14 @@ const MAX_SCANS: usize = 3;
 
 impl<'a> Tree<'a> {
     pub(crate) fn new(tier: Tier<'a>) -> Self {
-        Self { tier, strangers: None, spared: HashSet::new(), refused: HashSet::new(), storms: false }
+        Self {
+            tier,
+            strangers: None,
+            spared: HashSet::new(),
+            refused: HashSet::new(),
+            terminated: HashSet::new(),
+            storms: false,
+        }
     }
 
     pub(crate) fn tier(&self) -> Tier<'a> {
@@ -138,14 +147,36 @@ impl<'a> Tree<'a> {
         members
     }
 
-    /// SIGTERM to every process; a stopped process is continued, or it could not act on it.
+    /// How many processes there are, as far as that can be told without a look at all of `/proc`.
+    pub(crate) fn size(&self) -> usize {
+        match self.tier {
+            Tier::Cgroup(group) => group.members().len(),
+            Tier::Namespace | Tier::Subreaper => self.members().len(),
+        }
+    }
+
+    /// SIGTERM to every process that has not had it; a stopped process is continued, or it could not act on it.
     pub(crate) fn terminate(&mut self) {
         if matches!(self.tier, Tier::Namespace) {
             send_to_namespace(Signal::TERM).ok();
             send_to_namespace(Signal::CONT).ok();
         } else {
-            self.signal_all(Signal::TERM);
+            let done = std::mem::take(&mut self.terminated);
+            self.signal_all(Signal::TERM, done);
         }
+    }
+
+    /// SIGTERM to our own children alone, without a look at all of `/proc`. False if that is the whole tree.
+    pub(crate) fn terminate_children(&mut self) -> bool {
+        if matches!(self.tier, Tier::Namespace) {
+            self.terminate();
+            return false;
+        }
+        for stat in self.children().iter().filter(|stat| !stat.is_zombie()) {
+            self.signal_one(stat, Signal::TERM);
+            self.terminated.insert(stat.into());
+        }
+        true
     }
 
     /// Whether there is a way to kill it in one step.
@@ -180,9 +211,9 @@ impl<'a> Tree<'a> {
     pub(crate) fn kill_round(&mut self) -> Round {
         if self.storms {
             // Stopped first, they cannot fork while the rest is being found.
-            self.signal_all(Signal::STOP);
+            self.signal_all(Signal::STOP, HashSet::new());
         }
-        self.storms = self.signal_all(Signal::KILL) > 1;
+        self.storms = self.signal_all(Signal::KILL, HashSet::new()) > 1;
         let left = self.members();
         if !left.is_empty() && left.iter().all(|stat| self.refused.contains(&stat.into())) {
             return Round::OnlyRefused(left.iter().map(Identity::from).collect());
@@ -190,10 +221,9 @@ impl<'a> Tree<'a> {
         Round::Killed
     }
 
-    /// Sends `signal` to every process, and looks again, a few times, for processes that were forked meanwhile. Returns
-    /// how often a look found new processes.
-    fn signal_all(&mut self, signal: Signal) -> usize {
-        let mut done: HashSet<Identity> = HashSet::new();
+    /// Sends `signal` to every process but those that are `done`, and looks again, a few times, for processes that were forked
+    /// meanwhile. Returns how often a look found new processes.
+    fn signal_all(&mut self, signal: Signal, mut done: HashSet<Identity>) -> usize {
         for scans in 0..MAX_SCANS {
             let members = self.members();
             let fresh: Vec<_> = members.iter().filter(|s| done.insert(Identity::from(*s))).collect();
@@ -201,20 +231,24 @@ impl<'a> Tree<'a> {
                 return scans;
             }
             for stat in fresh {
-                match send(stat, signal) {
-                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                        self.refused.insert(stat.into());
-                    }
-                    // Gone by itself: that is what was wanted.
-                    Err(_) => {}
-                    Ok(()) if signal == Signal::TERM && stat.is_stopped() => {
-                        send(stat, Signal::CONT).ok();
-                    }
-                    Ok(()) => {}
-                }
+                self.signal_one(stat, signal);
             }
         }
         MAX_SCANS
+    }
+
+    fn signal_one(&mut self, stat: &Stat, signal: Signal) {
+        match send(stat, signal) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.refused.insert(stat.into());
+            }
+            // Gone by itself: that is what was wanted.
+            Err(_) => {}
+            Ok(()) if signal == Signal::TERM && stat.is_stopped() => {
+                send(stat, Signal::CONT).ok();
+            }
+            Ok(()) => {}
+        }
     }
 
     /// Once the tree is empty: gives back what held it.

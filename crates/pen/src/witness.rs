@@ -76,8 +76,13 @@ pub enum Event {
         /// The process that is the child from now on; not known in a pid namespace of its own.
         child: Option<Identity>,
     },
-    /// The child could not become its program, and why. Comes before its end.
-    NotExecuted(String),
+    /// The child could not become its program. Comes before its end.
+    NotExecuted {
+        /// For a person.
+        why: String,
+        /// The system's number for it.
+        errno: i32,
+    },
     /// So many processes did not end when they were asked to, and are killed.
     Killing(usize),
     /// These may not be signalled, and were left running.

@@ -194,7 +194,7 @@ impl Open {
             }
             Event::ChildEnded(_) if self.not_executed => {}
             Event::ChildEnded(how) => self.tell(Story::Exited { code: how.shell_code(), how: how.to_string() }),
-            Event::NotExecuted(why) => {
+            Event::NotExecuted { why, .. } => {
                 self.not_executed = true;
                 self.tell(Story::NotExecuted { why: why.clone() });
             }

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use nostray_pen::{PenId, PenOpener, Spec, Witness};
+use nostray_registry::{StatusEvent, StatusLines};
 use nostray_sys::Signal;
 use nostray_sys::descriptors::{overwrite_line_on_stderr, write_to_stderr_at_once};
 use nostray_sys::poll::{self, Until};
@@ -23,12 +24,20 @@ pub enum Entered {
     Over(u8),
 }
 
-/// Waits for a slot, for the pen that will be called so.
-pub fn enter(opener: &mut PenOpener, request: SlotRequest, id: &PenId) -> Result<Entered, Error> {
+/// Waits for a slot, for the pen that will be called so. A host that reads status lines is told of the wait.
+pub fn enter(
+    opener: &mut PenOpener,
+    request: SlotRequest,
+    id: &PenId,
+    status: Option<&StatusLines>,
+) -> Result<Entered, Error> {
+    let slot = request.slot.clone();
     let mut claim = Claim::new(request, id)?.for_host(opener.host());
     let mut progress = Progress::on_terminal();
+    let tell = |event: &StatusEvent<'_>| status.into_iter().for_each(|status| status.say(event));
     let over = |progress: &mut Progress, Refusal(why)| {
         progress.clear();
+        tell(&StatusEvent::Refused { text: &why });
         say(&why);
         Ok(Entered::Over(NOT_NOW))
     };
@@ -70,6 +79,9 @@ pub fn enter(opener: &mut PenOpener, request: SlotRequest, id: &PenId) -> Result
             Step::Taken(held) => return Ok(Entered::Got(held)),
             Step::Refused(refusal) => return over(&mut progress, refusal),
             Step::Waiting(news) => {
+                if !has_waited {
+                    tell(&StatusEvent::Waiting { slot: slot.as_str(), text: &claim.progress() });
+                }
                 if let Some(text) = news {
                     progress.clear();
                     say(&text);
@@ -93,9 +105,10 @@ pub fn run(
     id: PenId,
     witness: Box<dyn Witness>,
     request: SlotRequest,
+    status: Option<&StatusLines>,
 ) -> Result<u8, nostray_pen::Error> {
     let mut opener = PenOpener::open(&spec.die_with)?;
-    match enter(&mut opener, request, &id).map_err(|error| nostray_pen::Error::Refused(error.to_string()))? {
+    match enter(&mut opener, request, &id, status).map_err(|error| nostray_pen::Error::Refused(error.to_string()))? {
         Entered::Over(code) => Ok(code),
         Entered::Got(held) => opener.become_front(spec, id, Box::new(SlotWitness::new(held, witness))),
     }

@@ -147,7 +147,7 @@ impl Witness for SlotWitness {
                 self.held.is_stopping();
             }
             Event::ChildEnded(how) => self.held.ends_because(&format_args!("the child {how}")),
-            Event::NotExecuted(why) => self.held.ends_because(why),
+            Event::NotExecuted { why, .. } => self.held.ends_because(why),
             Event::Empty => self.held.is_over(),
             _ => {}
         }

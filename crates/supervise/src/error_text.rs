@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::machine::Cause;
 use crate::wire::as_text;
 
+/// The error of the language servers' protocol for a request that its client has cancelled.
+pub const CANCELLED: i64 = -32800;
+
 /// How much of the server's last words is quoted, in characters.
 const MAX_LAST_WORDS: usize = 200;
 

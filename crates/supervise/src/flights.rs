@@ -23,6 +23,8 @@ pub(crate) struct Flight {
     /// Requests of one batch are answered in one batch, if nostray has to answer them.
     pub(crate) batch: Option<u64>,
     pub(crate) hold: Hold,
+    /// The host has cancelled it, and waits for its answer all the same: if no child has read it, it is not made.
+    pub(crate) is_withdrawn: bool,
     serial: u64,
     method: Method,
     /// When the child was given it.
@@ -104,7 +106,7 @@ impl Flights {
         if let Some(deadline) = deadline.filter(|_| hold != Hold::Nothing) {
             self.deadlines.push_back((deadline, id.clone(), self.serial));
         }
-        let flight = Flight { note, batch, hold, serial: self.serial, method, since };
+        let flight = Flight { note, batch, hold, is_withdrawn: false, serial: self.serial, method, since };
         match self.by_id.entry(id) {
             Entry::Occupied(first) => self.twice.push_back((first.key().clone(), flight)),
             Entry::Vacant(place) => drop(place.insert(flight)),
@@ -247,6 +249,13 @@ impl Flights {
             && let Some((id, serial)) = self.given_up.pop_front()
         {
             self.take(&id, serial);
+        }
+    }
+
+    /// The host has cancelled it, in a protocol in which a cancelled request is answered.
+    pub(crate) fn withdrawn(&mut self, id: &Id) {
+        if let Some(flight) = self.all_with(id).find(|flight| !flight.is_withdrawn) {
+            flight.is_withdrawn = true;
         }
     }
 

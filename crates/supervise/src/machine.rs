@@ -7,8 +7,8 @@
 //! 3. A child that is still starting is torn down only because its last holder has gone (a linger releases it only when the child has
 //!    answered, or has had its time to), because the user stops or restarts it, or because of a limit that the user set; never for a
 //!    new holder.
-//! 4. Starts that fail back off exponentially; after a child that was ready the pause is the first one again. Failures of both kinds are
-//!    forgotten only after a sustained time in *ready*, and trip.
+//! 4. Starts that fail back off exponentially; after a child that was ready the pause is the first one again, and there is none after its
+//!    first crash. Failures of both kinds are forgotten only after a sustained time in *ready*, and trip.
 //! 5. What was in flight when its child died is cut off at once.
 //! 6. Stopping beats starting.
 
@@ -368,7 +368,11 @@ impl Machine {
             if self.was_ready {
                 self.in_a_row = 0;
             }
-            let pause = self.policy.backoff.pause(self.in_a_row, jitter);
+            // The first crash of a child that served is no sign of the next one: its callers wait for no more than the new start.
+            let pause = match self.was_ready && self.failures.len() == 1 {
+                true => Duration::ZERO,
+                false => self.policy.backoff.pause(self.in_a_row, jitter),
+            };
             self.in_a_row = self.in_a_row.saturating_add(1);
             todo.push(Action::Arm(Timer::Backoff, pause));
             self.state = State::BackingOff { cause };

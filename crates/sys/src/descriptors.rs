@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
+use rustix::io::FdFlags;
 
 use crate::stream::unread;
 use crate::{poll, startup, unix_peer};
@@ -114,7 +115,7 @@ pub(crate) fn limit() -> u64 {
 pub struct Inherited(Vec<RawFd>);
 
 impl Inherited {
-    /// Takes stock. Call it before anything else is opened, or it would be counted as the host's.
+    /// Takes stock. What is marked close-on-exec did not come over `execve`: this process has opened it.
     pub fn take() -> io::Result<Self> {
         let mut found = Vec::new();
         let directory = rustix::fs::open(
@@ -127,6 +128,7 @@ impl Inherited {
             if let Some(fd) = entry?.file_name().to_str().ok().and_then(|name| name.parse().ok())
                 && fd > 2
                 && fd != own
+                && !is_close_on_exec(fd)
             {
                 found.push(fd);
             }
@@ -178,6 +180,26 @@ impl Inherited {
             close(fd);
         }
     }
+}
+
+fn is_close_on_exec(fd: RawFd) -> bool {
+    rustix::io::fcntl_getfd(borrow(fd)).is_ok_and(|flags| flags.contains(FdFlags::CLOEXEC))
+}
+
+/// Takes over a descriptor that the host handed down to this process and not to its child: to be written to, and not passed on to
+/// programs.
+pub fn own_inherited_writer(number: RawFd) -> io::Result<OwnedFd> {
+    let invalid = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
+    if number < 3 {
+        return Err(invalid("0, 1 and 2 are the child's"));
+    }
+    // Nothing else has been opened yet, so the number is the host's or nothing.
+    if is_close_on_exec(number) || !can_write(fcntl_getfl(borrow(number))?) {
+        return Err(invalid("the host has not opened it for writing"));
+    }
+    let taken = rustix::io::fcntl_dupfd_cloexec(borrow(number), 3)?;
+    close(number);
+    Ok(taken)
 }
 
 fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {

@@ -51,6 +51,7 @@ impl Events {
             Until::Readable => EventFlags::IN,
             Until::HungUp => EventFlags::RDHUP,
             Until::Writable => EventFlags::OUT,
+            Until::Unheard => EventFlags::empty(),
         };
         if self.wanted.len() <= name {
             self.wanted.resize(name + 1, None);

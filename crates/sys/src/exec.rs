@@ -8,21 +8,25 @@ use std::path::Path;
 /// A command that is ready to be executed: nothing is left to allocate or to fail but the call itself.
 #[derive(Debug)]
 pub struct Program {
+    file: CString,
     argv: Vec<CString>,
 }
 
 impl Program {
     /// The command and its arguments. An argument with a zero byte inside cannot be passed on.
     pub fn new(argv: impl IntoIterator<Item = OsString>) -> io::Result<Self> {
-        let argv = argv
-            .into_iter()
-            .map(|arg| CString::new(arg.into_vec()))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "an argument contains a zero byte"))?;
-        if argv.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no command given"));
-        }
-        Ok(Self { argv })
+        let invalid = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
+        let text = |arg: OsString| CString::new(arg.into_vec());
+        let argv = argv.into_iter().map(text).collect::<Result<Vec<_>, _>>();
+        let argv = argv.map_err(|_| invalid("an argument contains a zero byte"))?;
+        let file = argv.first().ok_or_else(|| invalid("no command given"))?.clone();
+        Ok(Self { file, argv })
+    }
+
+    /// The program is told that it was called by this name.
+    pub fn called(mut self, name: &OsStr) -> io::Result<Self> {
+        self.argv[0] = CString::new(name.as_bytes())?;
+        Ok(self)
     }
 
     /// Becomes the program, looked up in PATH as `execvp` does, with this process's environment and one
@@ -40,11 +44,11 @@ impl Program {
         let argv: Vec<_> = pointers(&self.argv).chain([std::ptr::null()]).collect();
         let envp: Vec<_> = environment(is_kept).chain(pointers(&added)).chain([std::ptr::null()]).collect();
         // SAFETY: both arrays are null-terminated and point to strings that live until the call returns.
-        unsafe { libc::execvpe(argv[0], argv.as_ptr(), envp.as_ptr()) };
+        unsafe { libc::execvpe(self.file.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
         let error = io::Error::last_os_error();
         // Not every C library gives a script without a first line to the shell, as POSIX says.
         if error.raw_os_error() == Some(libc::ENOEXEC)
-            && let Some(script) = found(&self.argv[0])
+            && let Some(script) = found(&self.file)
         {
             let shell = c"/bin/sh";
             let argv: Vec<_> =

@@ -26,6 +26,21 @@ impl Pidfd {
         Ok(Self(pidfd_open(pid, PidfdFlags::empty())?))
     }
 
+    /// A handle on the process that a user has named by its number, or what is wrong with the number.
+    pub fn of_user(number: u32) -> Result<(Pid, Self), String> {
+        let pid = i32::try_from(number).ok().and_then(Pid::from_raw).ok_or("not a process number")?;
+        let handle = Self::open(pid).map_err(|error| match error.raw_os_error() {
+            Some(libc::ESRCH) => "there is no such process (it may have ended already)".to_owned(),
+            Some(libc::ENOENT | libc::EINVAL) => "that is a thread, not a process".to_owned(),
+            _ => error.to_string(),
+        })?;
+        match handle.has_ended() {
+            Ok(false) => Ok((pid, handle)),
+            Ok(true) => Err("it has ended already".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
     /// A handle on this process itself, for the processes that inherit it to watch this one.
     pub fn of_self() -> io::Result<Self> {
         Self::open(rustix::process::getpid())

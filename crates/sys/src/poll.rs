@@ -17,6 +17,8 @@ pub enum Until {
     HungUp,
     /// Something can be written, or no reader is left.
     Writable,
+    /// Nothing that is written will be read: no reader of a pipe is left, or the peer of a socket has shut down both ways.
+    Unheard,
 }
 
 /// Waits until one of the events has come, and says for each whether it has. Without a timeout there is no
@@ -29,6 +31,8 @@ pub fn wait(events: &[(BorrowedFd<'_>, Until)], duration: Option<Duration>) -> i
                 Until::Readable => PollFlags::IN,
                 Until::HungUp => PollFlags::RDHUP,
                 Until::Writable => PollFlags::OUT,
+                // What cannot be asked for is always told: an error, and the end of both ways.
+                Until::Unheard => PollFlags::empty(),
             };
             PollFd::from_borrowed_fd(*fd, flags)
         })

@@ -39,7 +39,10 @@ impl Stat {
     #[must_use]
     pub fn of(pid: Pid) -> Option<Self> {
         let mut buffer = [0; 1024];
-        let n = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut buffer).ok()?;
+        // Not by way of the C library: musl's has a second system call for close-on-exec, and a scan opens hundreds.
+        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+        let file = rustix::fs::open(format!("/proc/{pid}/stat"), flags, rustix::fs::Mode::empty()).ok()?;
+        let n = rustix::io::read(&file, &mut buffer).ok()?;
         Self::parse(buffer.get(..n)?)
     }
 

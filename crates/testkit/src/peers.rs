@@ -145,7 +145,10 @@ impl Kit {
                 let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
                 cargo.args(["build", "--quiet", "--locked", "--target-dir"]).arg(folder);
                 // For this machine, whatever the tests are built for.
-                return run(cargo.current_dir(sources().join("rmcp")).env_remove("CARGO_BUILD_TARGET"));
+                for setting in ["CARGO_BUILD_TARGET", "CARGO_ENCODED_RUSTFLAGS"] {
+                    cargo.env_remove(setting);
+                }
+                return run(cargo.current_dir(sources().join("rmcp")));
             }
         };
         for entry in fs::read_dir(sources().join(from)).expect("list").flatten() {

@@ -91,6 +91,14 @@ impl<'a> Tmux<'a> {
         self.shows_that(&format!("'{text}' is on the screen"), |screen| screen.contains(text))
     }
 
+    /// Waits until all of this is on the screen, and returns the screen. A screen may be read while a frame is being drawn, so a test
+    /// that asserts several parts of a frame has to wait for each of them.
+    pub fn shows_all(&self, texts: &[&str]) -> String {
+        self.shows_that(&format!("all of {texts:?} is on the screen"), |screen| {
+            texts.iter().all(|text| screen.contains(text))
+        })
+    }
+
     /// Waits until the screen is like that, and returns it.
     pub fn shows_that(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
         let mut screen = String::new();

@@ -37,7 +37,7 @@ use keys::Keys;
 use screen::Screen;
 use signals::Signals;
 
-/// Watch children live: CPU, memory over time, messages, errors, events
+/// Watch children live: CPU, memory, messages, errors, events
 ///
 /// One line for each child, refreshed each second: its name, its state, the programs that use it, the memory of its tree and how that
 /// has changed, its use of the processor; of a supervised or shared child also the messages and the failed calls a minute, and how often

@@ -5,7 +5,7 @@ use nostray_rpc::{
     quick_read_spans, read,
 };
 use nostray_supervise::Moment;
-use nostray_supervise::error_text::too_long;
+use nostray_supervise::error_text::{CANCELLED, too_long};
 
 use super::admission::{Ask, Otherwise, means_something, place_in};
 use super::calls::Note;
@@ -14,9 +14,6 @@ use super::queue::QueuedMessage;
 use super::sessions::{Elsewhere, SessionId};
 use super::tasks::INVALID_PARAMS;
 use super::{Effect, FromSession, INTERNAL, INVALID, PARSE, Router};
-
-/// The error of the language servers' protocol for a request that its client has cancelled.
-const CANCELLED: i64 = -32800;
 
 /// A line that is longer is not read through if a quick read says what it is.
 const LONG: usize = 1024;

@@ -129,7 +129,7 @@ fn play_it(cell: &Cell) {
     assert_eq!(stage.lives().len(), before, "a child was started");
 }
 
-/// A host with a supervised server. The backoff is so long that the server is not restarted within this test.
+/// A host with a supervised server. The backoff is so long that the server is not restarted within this test, but for its first crash.
 fn start(stage: &Stage, cell: &Cell) -> (Host, Found) {
     let mut words = vec![nostray().display().to_string()];
     words.extend(["run", "--backoff", "1h..1h"].iter().chain(&GRACES).map(|word| (*word).to_owned()));
@@ -182,6 +182,10 @@ fn reach(stage: &Stage, cell: &Cell, host: &mut Host) {
         Moment::Starting => wait_until("the child has started", || stage.lives().len() == 1),
         Moment::Ready | Moment::GoingToSleep | Moment::Asleep | Moment::Falling => {
             ask(host, "initialize", r#"{"protocolVersion":"2025-06-18","capabilities":{}}"#);
+            if cell.moment == Moment::Falling {
+                // After the first crash the server is restarted at once, whatever the backoff.
+                ask(host, "die", "{}");
+            }
             ask(host, "fork", &format!(r#"{{"kind":"{}"}}"#, cell.kind));
         }
         Moment::BackingOff | Moment::Tripped => {

@@ -110,7 +110,10 @@ impl Crowd {
         many.end(last);
         let mut fails = stage.start(&["--respawn", "--backoff", "1h..1h", "--label", "name=fails"], &[]);
         fails.initialize();
-        fails.error("die", json!({}));
+        // After its first crash it is restarted at once.
+        for _ in 0..2 {
+            fails.error("die", json!({}));
+        }
         callers.push(fails);
         let wide = format!("name={}", "wide-name-".repeat(6));
         let mut words = vec![badchild().display().to_string(), "pause".to_owned()];

@@ -152,7 +152,8 @@ fn it_keeps_its_records_to_itself_and_removes_them() {
             }
             let own = left();
             assert!(own.len() == 1 && own[0].starts_with("nostray-demo-"), "{own:?}");
-            assert!(folder.path().join(&own[0]).join("nostray/journal").exists(), "its pen is on record there");
+            let journal = folder.path().join(&own[0]).join("nostray/journal");
+            badchild::wait_until("its pen is on record there", || journal.exists());
             send(&process, signal);
         } else {
             says.read_to_string(&mut String::new()).expect("read");

@@ -13,7 +13,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
     "run",
     "share",
     "hold",
@@ -22,6 +22,7 @@ const COMMANDS: [&str; 20] = [
     "stop",
     "restart",
     "slot",
+    "wait",
     "sweep",
     "log",
     "web",

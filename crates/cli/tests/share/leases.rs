@@ -1,15 +1,19 @@
 //! A session is a lease. It ends with its input, its front or its host. After the last lease the child lingers for the
 //! next session. A session that comes while the child is being ended gets the next child.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use badchild::{PATIENCE, wait_until};
 use nostray_sys::Signal;
 use serde_json::{Value, json};
-use testkit::in_parallel;
 use testkit::sharing::{BY_COMMAND, Watch, kill, release};
 use testkit::stage::Stage;
+use testkit::{in_parallel, nostray};
 
 const NOT_LONG: Duration = Duration::from_millis(300);
 
@@ -36,6 +40,33 @@ fn a_session_that_comes_during_the_linger_gets_the_same_child() {
     assert!(released.elapsed() >= Duration::from_secs(15), "ended after {:?}", released.elapsed());
     stage.expect_over(1, NOT_LONG);
     assert_eq!(stage.lives()[0].methods().iter().filter(|method| *method == "initialize").count(), 1);
+}
+
+/// What is in flight when a host ends its input may still be answered; but not if the host reads no more.
+#[test]
+fn a_session_whose_host_has_closed_both_ways_ends_at_once_with_a_call_in_flight() {
+    let stage = Stage::new();
+    let (ours, theirs) = UnixStream::pair().expect("a pair");
+    let server = stage.server(&[]);
+    let mut share = stage.scene.command(&nostray());
+    share.args(["share", "--linger", "0s", "--eof-grace", "12s", "--term-grace", "500ms", "--"]).args(&server);
+    share.stdin(OwnedFd::from(theirs.try_clone().expect("a copy"))).stdout(OwnedFd::from(theirs));
+    let mut front = share.spawn().expect("start");
+    drop(share);
+    let mut lines = BufReader::new(ours.try_clone().expect("a copy"));
+    for (id, method) in [(1, "initialize"), (2, "hang"), (3, "who")] {
+        writeln!(&ours, "{}", json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": {} })).expect("write");
+    }
+    let mut line = String::new();
+    while !line.contains("\"id\":3") {
+        line.clear();
+        assert!(lines.read_line(&mut line).expect("read") > 0, "the session has ended");
+    }
+    ours.shutdown(Shutdown::Both).expect("shut down");
+    // Long before the grace, which the child still has: it is in the middle of the call.
+    let ended = badchild::comes_true(Duration::from_secs(6), &mut || front.try_wait().expect("look").is_some());
+    assert!(ended, "it waits for an answer that no process reads");
+    stage.expect_no_tree();
 }
 
 /// Short graces, so that a child ends soon, also in the middle of its start.

@@ -16,5 +16,6 @@ mod recipe;
 mod recovery;
 mod respawn;
 mod start;
+mod status;
 mod storm;
 mod story;

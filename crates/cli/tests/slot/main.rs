@@ -4,6 +4,7 @@ mod container;
 mod contention;
 mod crashed;
 mod frozen;
+mod hold;
 mod operators;
 mod policies;
 mod progress;

@@ -70,14 +70,14 @@ impl Keeper<'_> {
                 Notice::Ready if self.ready.as_ref().is_some_and(|ready| ready.is_awaited()) => {
                     self.await_ready_no_more();
                     self.pen.log.note("the child is ready");
-                    self.pen.tell(&Event::Ready);
+                    self.tell(&Event::Ready);
                 }
                 Notice::Stopping if !self.tear_down.has_begun() => {
                     self.pen.log.note("the child says that it is stopping");
-                    self.pen.tell(&Event::SaysStopping);
+                    self.tell(&Event::SaysStopping);
                 }
                 Notice::Extend(time) => self.tear_down.extend(Instant::now() + time),
-                Notice::Status(text) => self.pen.tell(&Event::Status(text)),
+                Notice::Status(text) => self.tell(&Event::Status(text)),
                 Notice::Ready | Notice::Stopping => {}
             }
         }

@@ -95,7 +95,7 @@ impl Witness for PenEventSender {
             Event::Status(text) => self.tell(&PenEvent::Status(text.clone())),
             Event::Stopping(reason) => self.tell(&PenEvent::Stopping(reason.word().to_owned())),
             Event::ChildEnded(how) => self.tell(&PenEvent::Ended(how.to_string())),
-            Event::NotExecuted(why) => self.tell(&PenEvent::NotExecuted(why.clone())),
+            Event::NotExecuted { why, .. } => self.tell(&PenEvent::NotExecuted(why.clone())),
             Event::Refused(left) => {
                 self.tell(&PenEvent::Refused(left.iter().take(MAX_REFUSED).copied().map(Process::from).collect()));
             }

@@ -4,6 +4,7 @@
 mod lines;
 mod own;
 mod shared;
+mod status;
 mod upstream;
 mod wait;
 
@@ -12,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use nostray_pen::{PenId, PenOpener};
-use nostray_registry::Process;
+use nostray_registry::{Process, StatusLines};
 use nostray_rpc::Lines;
 use nostray_slot::{Entered, enter};
 use nostray_sys::descriptors::write_to_stderr_at_once;
@@ -27,6 +28,7 @@ use crate::machine::{Moment, State};
 use crate::outbox::Outbox;
 use crate::session::{Effect, Session, Settings};
 use shared::Shared;
+use status::Status;
 use upstream::Upstream;
 use wait::Source;
 
@@ -50,16 +52,18 @@ pub struct Options {
     pub share: Option<Share>,
     /// The slot that a child of our own needs.
     pub slot: Option<nostray_slot::SlotRequest>,
+    /// Where the host reads what becomes of the child.
+    pub status: Option<StatusLines>,
 }
 
 /// Runs a supervised child for the host that started this process, and returns the exit code to end with once nothing is left.
 ///
 /// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else.**
 pub fn run(options: Options) -> Result<u8, Error> {
-    let Options { child: config, settings, lazy, remember, share, slot } = options;
+    let Options { child: config, settings, lazy, remember, share, slot, status } = options;
     let mut opener = PenOpener::open(&config.spec.die_with)?;
     let id = PenId::new();
-    let tenancy = match slot.map(|wish| enter(&mut opener, wish, &id)).transpose() {
+    let tenancy = match slot.map(|wish| enter(&mut opener, wish, &id, status.as_ref())).transpose() {
         Ok(None) => None,
         Ok(Some(Entered::Got(tenancy))) => Some(tenancy),
         Ok(Some(Entered::Over(code))) => return Ok(code),
@@ -107,6 +111,7 @@ pub fn run(options: Options) -> Result<u8, Error> {
         keeper,
         upstream,
         session,
+        status: Status::to(status),
         began: Instant::now(),
         sweep_at: Some(Instant::now() + AFTER_START),
         tidy_at: Some(Instant::now() + AFTER_START / 4),
@@ -138,6 +143,7 @@ struct Front<'a> {
     keeper: ChildKeeper,
     upstream: Upstream,
     session: Session,
+    status: Status,
     host: HostEnds<'a>,
     /// Until the host ends its output.
     from_host: Option<Lines>,

@@ -76,9 +76,13 @@ impl Front<'_> {
         let unread = self.keeper.take_unread();
         self.session.child_has_not_read(&unread, now);
         match loss {
-            ChildLoss::Died(generation, cause) => self.session.child_died(generation, cause, now),
+            ChildLoss::Died(generation, cause) => {
+                self.status.down(&cause);
+                self.session.child_died(generation, cause, now);
+            }
             ChildLoss::TreeEmpty => {
                 let Some(end) = self.keeper.take_end(self.session.state()) else { return };
+                self.status.down(&end.cause);
                 if end.was_stopped {
                     self.session.stop(now);
                 }
@@ -112,7 +116,10 @@ impl Front<'_> {
         let now = self.now();
         let traffic = self.session.traffic().map(AsFd::as_fd);
         match self.keeper.start(generation, traffic.as_slice()) {
-            Ok(()) => self.session.child_started(generation, now),
+            Ok(()) => {
+                self.status.up(generation.0);
+                self.session.child_started(generation, now);
+            }
             Err(cause) => self.session.child_emptied(generation, cause, now),
         }
     }

@@ -91,6 +91,7 @@ impl Front<'_> {
     pub(super) fn detach(&mut self, why: Why, patience: Duration) {
         let (generation, now) = (self.session.generation(), self.now());
         let Some(Shared { link, .. }) = self.upstream.shared_mut() else { return };
+        self.status.down(&"this session has released it");
         if why == Why::Released && link.is_up && !patience.is_zero() {
             link.fall_silent(patience);
         } else {
@@ -133,6 +134,7 @@ impl Front<'_> {
         if is_required {
             write_to_stderr_at_once(&format!("nostray: this child cannot be shared: {why}\n"));
             self.keeper.code = nostray_pen::OWN_FAILURE;
+            self.status.over(&why);
             self.session.child_hopeless(generation, Cause::not_started(format!("it cannot be shared: {why}")), now);
             return self.perform();
         }
@@ -140,6 +142,7 @@ impl Front<'_> {
             "nostray: this session has a child of its own, which is not shared: {why} (--require-share makes that an \
              error)\n"
         ));
+        self.status.alone(why);
         self.session.adopt(child_policy);
         match self.keeper.keep_in_need() {
             Ok(()) => {
@@ -160,6 +163,7 @@ impl Front<'_> {
         let (was_parting, was_settling, lost) = (link.parting.is_some(), link.is_settling, link.lost.take());
         let cause = link.why_lost();
         link.part();
+        self.status.down(&cause);
         if was_parting {
             self.session.child_rested(generation, None, now);
             self.settle(lost);
@@ -187,6 +191,7 @@ impl Front<'_> {
             "nostray: the shared child is gone and is not started again, {rule}: {cause}\n"
         ));
         self.keeper.code = code;
+        self.status.over(&cause);
         self.session.ends_with_child();
         self.session.child_is_over(generation, cause, now);
         self.session.stop(now);
@@ -220,12 +225,14 @@ impl Front<'_> {
             ToFront::Welcome { id, name } => {
                 link.is_welcome();
                 link.say(&ToSteward::Wake);
+                self.status.attached(&id, &name);
                 let details = Some(format!("nostray log {id} --output"));
                 self.session.call_server(ServerLabel { name, details });
             }
             ToFront::Up(_) if link.is_up => {}
-            ToFront::Up(_) => {
+            ToFront::Up(number) => {
                 (link.is_up, link.had_child) = (true, true);
+                self.status.up(number);
                 // Connect also if no call waits: the host may want to know what has changed with the new child.
                 self.session.wake(now);
                 self.session.child_started(generation, now);
@@ -235,6 +242,7 @@ impl Front<'_> {
                     self.session.ends_with_child();
                 }
                 (link.is_up, link.is_settling) = (false, true);
+                self.status.down(&cause);
                 link.lost = (!orderly).then_some((cause, stderr));
                 let unread = std::mem::take(&mut link.unread);
                 link.say(&ToSteward::Heard);
@@ -269,6 +277,7 @@ impl Front<'_> {
             ToFront::Leaving => {
                 link.part();
                 let cause = Cause::because("was stopped", "the broker that kept it was stopped");
+                self.status.down(&cause);
                 // The next call brings the child back, and to a daemon there is none.
                 if ends_with_child || is_daemon {
                     self.end_with_child(cause, nostray_pen::OWN_FAILURE);
@@ -290,6 +299,10 @@ impl Front<'_> {
                     self.session.ends_with_child();
                 }
                 self.keeper.code = code;
+                match &why {
+                    Some(why) => self.status.over(why),
+                    None => self.status.over(&"it was stopped"),
+                }
                 if let Some(why) = why {
                     write_to_stderr_at_once(&format!("nostray: the shared child is not started again: {why}\n"));
                     self.session.child_is_over(generation, why, now);

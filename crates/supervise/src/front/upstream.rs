@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use nostray_sys::poll::{self, Until};
+
 use super::Front;
 use super::shared::Shared;
 use crate::line_channel::LineChannel;
@@ -59,11 +61,17 @@ impl Front<'_> {
     /// Tears the front's own child down, or detaches from the shared one.
     pub(super) fn disconnect(&mut self, why: Why) {
         let eof = self.keeper.config().spec.graces.eof();
-        let patience = if self.host_gone { Duration::ZERO } else { eof };
+        let patience = if self.host_gone || self.is_unheard() { Duration::ZERO } else { eof };
         match self.upstream {
             Upstream::Own => self.tear_down(why, patience),
             Upstream::Shared(_) => self.detach(why, patience),
         }
+    }
+
+    /// Whether the host reads no more, so that an answer is for no process.
+    fn is_unheard(&self) -> bool {
+        let output = [(self.host.stdout, Until::Unheard)];
+        poll::wait(&output, Some(Duration::ZERO)).is_ok_and(|fired| fired.contains(&true))
     }
 
     /// The child, or the steward, has closed its end.

@@ -298,12 +298,12 @@ fn failures_back_off_trip_and_are_forgotten_after_a_sustained_time() {
     drop(machine.on(Event::Answered(Generation(5)), now, 1.0));
     drop(machine.on(Event::Fired(Timer::Sustained), now, 1.0));
     let actions = machine.on(Event::Emptied(Generation(5), cause("later")), now, 1.0);
-    assert!(actions.contains(&Action::Arm(Timer::Backoff, Duration::from_millis(250))), "{actions:?}");
+    assert!(actions.contains(&Action::Arm(Timer::Backoff, Duration::ZERO)), "{actions:?}");
 }
 
 /// A crash that cost a turn is not made worse by a pause that grows: a child that was ready has not failed to start.
 #[test]
-fn the_pause_after_a_child_that_was_ready_does_not_grow() {
+fn there_is_no_pause_after_the_first_crash_of_a_child_that_was_ready_and_later_ones_do_not_grow() {
     let mut machine =
         Machine::new(Policy { max_failures: Rate { times: 100, within: Duration::from_secs(60) }, ..policy() });
     let mut now = Moment::ZERO;
@@ -320,7 +320,7 @@ fn the_pause_after_a_child_that_was_ready_does_not_grow() {
         pauses.push(pause.as_millis());
         drop(machine.on(Event::Fired(Timer::Backoff), now, 1.0));
     }
-    assert_eq!(pauses, [250, 250, 250, 500, 1000, 250, 250]);
+    assert_eq!(pauses, [0, 250, 250, 500, 1000, 250, 250]);
 }
 
 /// That it runs is no proof that it works: only a sustained time in *ready* is.
@@ -441,7 +441,9 @@ impl World {
                 Action::Arm(timer, after) => {
                     if timer == Timer::Backoff {
                         let bounds = Duration::from_millis(125)..=Duration::from_secs(30);
-                        assert!(bounds.contains(&after), "{after:?}");
+                        // None, once, after a child that served.
+                        let is_first = self.machine.was_ready && self.machine.failures.len() == 1;
+                        assert!(bounds.contains(&after) || after.is_zero() && is_first, "{after:?}");
                     }
                     self.armed.retain(|armed| *armed != timer);
                     self.armed.push(timer);

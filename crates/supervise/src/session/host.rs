@@ -6,6 +6,8 @@ use nostray_rpc::{
 };
 use serde_json::Value;
 
+use crate::error_text::CANCELLED;
+
 use super::{Effect, INTERNAL, INVALID, Protocol, Session, TOO_MANY, Verdict, disputed};
 use crate::cache::Asker;
 use crate::error_text::{Outlook, too_long};
@@ -276,6 +278,8 @@ impl Session {
                 }
                 _ => {}
             }
+        } else if let Some(id) = cancelled_call(method, params) {
+            self.flights.withdrawn(&id);
         }
     }
 
@@ -342,10 +346,23 @@ impl Session {
 
     /// A cancel of something that no child has seen yet takes it back. True if it was that.
     fn withdraw(&mut self, method: &str, params: Option<&[u8]>) -> bool {
-        if self.protocol != Protocol::Mcp || method != "notifications/cancelled" || self.queue.is_empty() {
+        if self.queue.is_empty() {
+            return false;
+        }
+        if self.protocol == Protocol::JsonRpc {
+            let waiting = cancelled_call(method, params).filter(|id| self.queue.cancelled(id));
+            waiting.iter().for_each(|id| self.is_never_asked(id));
+            return waiting.is_some();
+        }
+        if method != "notifications/cancelled" {
             return false;
         }
         params.and_then(|params| id_at(params, &["requestId"])).is_some_and(|id| self.queue.cancelled(&id))
+    }
+
+    /// Answers a call that was cancelled before a child has read it.
+    pub(super) fn is_never_asked(&mut self, id: &Id) {
+        self.effects.push(Effect::ToHost(error(id, CANCELLED, "cancelled before it was asked", None)));
     }
 
     /// An answer to a question of a child: passed on only if that child still lives.
@@ -374,6 +391,11 @@ fn too_many_open() -> String {
     format!(
         "{MAX_REMEMBERED} are open already, and --replay can tell a new child of no more; close one before the next"
     )
+}
+
+/// The call that a notification cancels, in any JSON-RPC but MCP: as language servers know it.
+fn cancelled_call(method: &str, params: Option<&[u8]>) -> Option<Id> {
+    params.filter(|_| method == "$/cancelRequest").and_then(|params| id_at(params, &["id"]))
 }
 
 /// Whether a method of the older era has a [`Note`] of its own.

@@ -11,7 +11,7 @@ use super::home::{Home, server_in};
 use super::pages::Page;
 
 /// Command lines that no test runs, with the reason.
-const NOT_RUN: [(&str, &str); 12] = [
+const NOT_RUN: [(&str, &str); 16] = [
     ("cargo run --release -- demo", ".ci/run runs it"),
     ("cargo test", "it is what runs this test"),
     ("cargo install nostray", "packaging/check.d/crates does it with the crates that were just made"),
@@ -33,6 +33,10 @@ const NOT_RUN: [(&str, &str); 12] = [
         "nostray metrics --output /var/lib/prometheus/node-exporter/nostray.prom",
         "the folder belongs to another program; `views metrics::file::` writes such a file",
     ),
+    ("nostray wait --timeout 30s 4711", "there is no such process; `run wait::` waits for one"),
+    ("nostray wait --parent-of $$ --end-caller &", "it would end the shell; `run wait::` does it"),
+    ("coproc nostray slot hold memory", "needs the next line; `slot hold::` does both"),
+    ("read -r <&\"${COPROC[0]}\"", "needs the line before; `slot hold::` does both"),
 ];
 /// An id, as the pages write it.
 const ID: &str = "k7f3";

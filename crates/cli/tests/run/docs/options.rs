@@ -39,7 +39,7 @@ fn every_command_and_option_in_the_text_is_there() {
     }
     assert!(commands.contains("run") && options.contains("--slot"), "{commands:?} {options:?}");
     let mut texts: String = commands.iter().map(|command| help(&[command])).collect();
-    texts += &help(&["slot", "release"]);
+    texts += &(help(&["slot", "release"]) + &help(&["slot", "hold"]));
     let there: BTreeSet<&str> = texts.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect();
     let missing: Vec<_> = options.iter().filter(|option| !OF_OTHERS.contains(&option.as_str())).collect();
     let missing: Vec<_> = missing.into_iter().filter(|option| !there.contains(option.as_str())).collect();

@@ -39,7 +39,12 @@ impl Page {
 
     /// All pages that a reader finds in the checkout.
     pub(super) fn all() -> Vec<Self> {
-        ["", "docs", "bench", "peers", "examples/memory-bridge", ".github"].into_iter().flat_map(pages_in).collect()
+        let examples = ["examples/memory-bridge", "examples/node", "examples/python"];
+        ["", "docs", "bench", "peers", ".github", "python", "node/nostray"]
+            .into_iter()
+            .chain(examples)
+            .flat_map(pages_in)
+            .collect()
     }
 
     /// The fenced blocks.

@@ -78,6 +78,33 @@ fn what_comes_back_is_said_to_the_next_child_after_its_handshake_and_before_what
     assert_eq!(stage.host[before..].iter().filter(|message| message["id"] == 7).count(), 1);
 }
 
+/// The dead child had the cancel already, so the next one would do for ever what its host does not want.
+#[test]
+fn a_call_that_was_cancelled_before_a_child_has_read_it_is_answered_and_not_made() {
+    let mut stage = Stage::new(Settings { protocol: Protocol::JsonRpc, ..settings() });
+    let call = |id: i64| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"hang"}}"#);
+    let cancel = |id: i64| format!(r#"{{"jsonrpc":"2.0","method":"$/cancelRequest","params":{{"id":{id}}}}}"#);
+    for id in [1, 2] {
+        stage.host_says(&call(id));
+    }
+    stage.host_says(&cancel(1));
+    assert_eq!(stage.told(), ["hang", "hang", "$/cancelRequest"], "what a child can read goes to it");
+    let generation = stage.alive.take().expect("alive");
+    stage.session.child_rested(generation, None, stage.now);
+    // The calls come back, and the cancel does not.
+    for id in [1, 2] {
+        stage.session.take_back(call(id).as_bytes(), stage.now);
+    }
+    stage.session.is_settled(None, stage.now);
+    let waits = |stage: &Stage, id: i64| !stage.host.iter().any(|message| message["id"] == id);
+    stage.child.clear();
+    stage.perform();
+    assert_eq!(stage.host.last().map(|message| &message["error"]["code"]), Some(&Value::from(-32800)));
+    assert!(!waits(&stage, 1) && waits(&stage, 2));
+    let told: Vec<_> = stage.child.iter().filter_map(|message| message["id"].as_i64()).collect();
+    assert_eq!(told, [2], "the next child is asked what its host still wants");
+}
+
 /// The handshake that it was told again, and whether its lists are the same: the host has not asked for that.
 #[test]
 fn what_was_said_on_the_hosts_behalf_is_not_said_again_when_it_comes_back() {
