@@ -61,12 +61,13 @@ static_build() {
   # At a fixed address: a program that can be loaded anywhere (static-pie) takes 9 % more of a processor to start, and front, spare and
   # guard then take 277 KiB instead of 260, for pointers that each of them has to write. lintian does not object.
   local flags=(-C linker-flavor=ld.lld -C relocation-model=static -C target-feature=+crt-static)
-  flags+=("--remap-path-prefix=$registry=crates" "--remap-path-prefix=$root=nostray" "--remap-path-prefix=$(rustc --print sysroot)=rust")
   # Between flags stands a character that no path has.
-  local encoded
+  local encoded encoded_for_docs
+  encoded_for_docs=$(printf '\037%s' "${flags[@]}")
+  # rustdoc does not take these.
+  flags+=("--remap-path-prefix=$registry=crates" "--remap-path-prefix=$root=nostray" "--remap-path-prefix=$(rustc --print sysroot)=rust")
   encoded=$(printf '\037%s' "${flags[@]}")
-  encoded=${encoded:1}
-  env "CARGO_TARGET_${upper}_LINKER=rust-lld" "CARGO_ENCODED_RUSTFLAGS=$encoded" "CARGO_ENCODED_RUSTDOCFLAGS=$encoded" \
+  env "CARGO_TARGET_${upper}_LINKER=rust-lld" "CARGO_ENCODED_RUSTFLAGS=${encoded:1}" "CARGO_ENCODED_RUSTDOCFLAGS=${encoded_for_docs:1}" \
     CARGO_TARGET_DIR="$work/cargo" CARGO_INCREMENTAL=0 "$@"
 }
 

@@ -35,7 +35,7 @@ quick_as_ordinary_user() {
   for architecture in $architectures; do
     install -D "$(binary "$architecture")" "$own/target/packaging/$architecture/nostray"
   done
-  cp -r packaging Cargo.toml "$dist" "$own"
+  cp -r packaging python node Cargo.toml "$dist" "$own"
   chown -R 65534:65534 "$own"
   "${ordinary[@]}" env DIST="$own/${dist##*/}" HOME="$own" TMPDIR="$own" scratch="$own/scratch" offline=user \
     "$own/${0#"$root/"}" --quick

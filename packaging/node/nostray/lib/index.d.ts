@@ -1,1 +1,0 @@
-export { findProgram, ProgramNotFoundError } from "./program.js";

@@ -1,2 +1,0 @@
-// What `import ... from "nostray"` gives.
-export { findProgram, ProgramNotFoundError } from "./program.js";
