@@ -12,6 +12,7 @@ usage: nostray-bench compare [--quick] [--only PART]...
        nostray-bench managed [--quick] [--markdown FILE]
        nostray-bench share [--quick] [--markdown FILE]
        nostray-bench spawn [--quick] [--markdown FILE]
+       nostray-bench builds [--quick] NOSTRAY
        nostray-bench registry [--quick]
        nostray-bench race [--managed|--slots] [--rounds N] [--seed S] [--threads T]
 
@@ -30,6 +31,9 @@ share
 spawn
       measures what starting a child costs a host with 1 GiB of memory: the library's `Pen::spawn`
       against `posix_spawn` and against `fork` and `execve`
+builds
+      measures another build of nostray against the one that is built here: start, memory, and the
+      processor time of messages; fails if a row is more than 1.1 of this one's
 registry
       measures `nostray ps` and `nostray sweep` against `ps -e`
 race  kills the pen's own processes at random moments and looks for survivors; with `--managed`
@@ -47,6 +51,7 @@ pub(crate) enum Command {
     Managed(Shown),
     Share(Shown),
     Spawn(Shown),
+    Builds(Builds),
     /// The server that `managed` and `share` talk to; it is busy for so long before it reads.
     Echo(Duration),
     /// The relay that they compare with, and the command behind it.
@@ -69,6 +74,13 @@ pub(crate) struct Compare {
 pub(crate) struct Shown {
     pub(crate) quick: bool,
     pub(crate) markdown: Option<PathBuf>,
+}
+
+/// Options of `builds`.
+pub(crate) struct Builds {
+    pub(crate) quick: bool,
+    /// The other program.
+    pub(crate) other: PathBuf,
 }
 
 /// Options of `race`.
@@ -101,6 +113,19 @@ pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, 
                 "spawn" => Command::Spawn(options),
                 _ => Command::Share(options),
             })
+        }
+        "builds" => {
+            let (mut quick, mut other) = (false, None);
+            for word in words {
+                match word.as_str() {
+                    "--quick" => quick = true,
+                    word if word.starts_with('-') || other.is_some() => {
+                        return Err(format!("builds has no option '{word}'").into());
+                    }
+                    _ => other = Some(PathBuf::from(word)),
+                }
+            }
+            Ok(Command::Builds(Builds { quick, other: other.ok_or("builds needs the path of another nostray")? }))
         }
         "compare" => {
             let mut options = Compare::default();

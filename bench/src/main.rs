@@ -12,6 +12,7 @@
 
 mod args;
 mod around;
+mod builds;
 mod chart;
 mod compare;
 mod crowd;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         Command::Managed(options) => managed::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Share(options) => share::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Spawn(options) => spawn::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Builds(options) => builds::run(&options),
         Command::Registry(options) => registry::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Race(options) => race::run(&options),
         Command::Compare(options) => compare::run(&options),
