@@ -149,6 +149,20 @@ test("close is idempotent, rejects calls in flight, and no handler is called aft
   await nothingIsLeft();
 });
 
+test("a call in flight does not keep the process of a lease that is closed", async () => {
+  const [first, second] = [open({ eofGrace: "1m" }), open({ eofGrace: "1m" })];
+  const hanging = assert.rejects(first.call("hang"), LeaseClosedError);
+  await who(first); // so the child has read what came before
+  await first.close();
+  await hanging;
+  // Not killed for taking too long.
+  assert.equal((await first.closed).signal, null);
+  // The child would have a minute for the call that it hangs in.
+  await assert.rejects(second.call("die"), ChildDiedError);
+  await second.close();
+  await nothingIsLeft();
+});
+
 test("`await using` closes it", async () => {
   const lease = open();
   await who(lease);

@@ -238,6 +238,8 @@ export class Lease {
     if (this.isClosed) return;
     this.#shut(error);
     this.#front.stdin?.end();
+    // A front that could still write would wait for the answers of calls in flight.
+    this.#front.stdout?.destroy();
     const impatient = setTimeout(() => this.#front.kill("SIGKILL"), FRONT_GRACE).unref();
     this.closed.then(() => clearTimeout(impatient));
   }
