@@ -19,7 +19,7 @@ usage: nostray-bench compare [--quick] [--only PART]...
 compare
       measures nostray and what people use instead on the same work, and writes RESULTS.md and its charts
       into bench/; with `--quick` in five minutes, and into target/compare, as with `--only` one or more of
-      containment, messages, sessions, starts, knowing, recovery
+      containment, messages, sessions, growth, starts, knowing, recovery
 pen   measures latency, throughput, start, memory, tear-down and wake-ups of `nostray run`,
       no wrapper, and tini, dumb-init and bwrap where they are installed
 managed

@@ -1,9 +1,10 @@
-//! `compare`: nostray and what people use instead, on the same work, in one run. Six parts, each of which takes its turns with all
+//! `compare`: nostray and what people use instead, on the same work, in one run. Seven parts, each of which takes its turns with all
 //! contenders, checks itself, and says plainly what nostray is worse at.
 
 mod behind;
 mod containment;
 mod contenders;
+mod growth;
 mod knowing;
 mod messages;
 mod recovery;
@@ -53,20 +54,29 @@ pub(crate) enum Part {
     Containment,
     Messages,
     Sessions,
+    Growth,
     Starts,
     Knowing,
     Recovery,
 }
 
 impl Part {
-    const ALL: [Self; 6] =
-        [Self::Containment, Self::Messages, Self::Sessions, Self::Starts, Self::Knowing, Self::Recovery];
+    const ALL: [Self; 7] = [
+        Self::Containment,
+        Self::Messages,
+        Self::Sessions,
+        Self::Growth,
+        Self::Starts,
+        Self::Knowing,
+        Self::Recovery,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Self::Containment => "containment",
             Self::Messages => "messages",
             Self::Sessions => "sessions",
+            Self::Growth => "growth",
             Self::Starts => "starts",
             Self::Knowing => "knowing",
             Self::Recovery => "recovery",
@@ -78,6 +88,7 @@ impl Part {
             Self::Containment => containment::measure(ground),
             Self::Messages => messages::measure(ground),
             Self::Sessions => sessions::measure(ground),
+            Self::Growth => growth::measure(ground),
             Self::Starts => starts::measure(ground),
             Self::Knowing => knowing::measure(ground),
             Self::Recovery => recovery::measure(ground),

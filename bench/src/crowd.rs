@@ -44,7 +44,7 @@ impl Entrance {
 /// Sessions, ended together.
 pub(crate) struct Crowd {
     pub(crate) sessions: Vec<Session>,
-    _entrance: Entrance,
+    pub(crate) entrance: Entrance,
 }
 
 impl Crowd {
@@ -55,18 +55,26 @@ impl Crowd {
         at_once: usize,
         settled: Duration,
     ) -> Result<Self, Failure> {
-        let sessions = together(count, at_once, |_| {
+        let mut crowd = Self::of(entrance, Vec::new());
+        crowd.grow(count, at_once)?;
+        // What is held when nothing happens is the question.
+        std::thread::sleep(settled);
+        Ok(crowd)
+    }
+
+    /// Opens more sessions until there are so many, a few at once, and has each make a call.
+    pub(crate) fn grow(&mut self, count: usize, at_once: usize) -> Result<(), Failure> {
+        let entrance = &self.entrance;
+        self.sessions.extend(together(count.saturating_sub(self.sessions.len()), at_once, |_| {
             let session = entrance.open_and_call()?;
             watch::goes_on();
             Ok(session)
-        })?;
-        // What is held when nothing happens is the question.
-        std::thread::sleep(settled);
-        Ok(Self { sessions, _entrance: entrance })
+        })?);
+        Ok(())
     }
 
     pub(crate) fn of(entrance: Entrance, sessions: Vec<Session>) -> Self {
-        Self { sessions, _entrance: entrance }
+        Self { sessions, entrance }
     }
 }
 

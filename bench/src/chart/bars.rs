@@ -50,6 +50,7 @@ impl Bars {
             let top = HEAD + STEP * at as f64 + (STEP - THICK) / 2.0;
             let middle = top + THICK / 2.0;
             let class = if bar.ours { "mine" } else { "" };
+            let number_class = if bar.ours { "mine halo" } else { "halo" };
             paper.text((left - 10.0, middle + 4.0), Anchor::End, class, &bar.label);
             let Some(value) = bar.value else {
                 paper.text((left + 6.0, middle + 4.0), Anchor::Start, "soft", "-");
@@ -64,7 +65,7 @@ impl Bars {
                 paper.line((high, middle - 4.0), (high, middle + 4.0), Colour::Of("ink"));
             }
             let text = number(value.median, self.digits);
-            paper.text((end.max(high) + 8.0, middle + 4.0), Anchor::Start, class, &text);
+            paper.text((end.max(high) + 8.0, middle + 4.0), Anchor::Start, number_class, &text);
         }
         paper.line((left, HEAD - 4.0), (left, bottom), Colour::Of("soft"));
         if self.scale == Scale::Logarithmic {

@@ -1,11 +1,11 @@
 //! How something grows. Both axes are logarithmic: what grows in proportion is a straight line.
 
 use super::Chart;
-use super::svg::{Anchor, Colour, HEAD, Paper, WIDTH, decades, number};
+use super::svg::{Anchor, Colour, HEAD, MARGIN, Paper, WIDTH, decades, number, width_of};
 
 const LEFT: f64 = 70.0;
-/// Names stand behind the last points.
-const RIGHT: f64 = WIDTH - 190.0;
+/// From the end of the curves to their names, which stand in a column of their own: no curve runs through it.
+const GAP: f64 = 24.0;
 const TOP: f64 = HEAD + 6.0;
 const BOTTOM: f64 = 340.0;
 /// Between two names.
@@ -37,24 +37,27 @@ impl Curves {
         let mut acrosses: Vec<f64> = points().map(|(x, _)| x).collect();
         acrosses.sort_by(f64::total_cmp);
         acrosses.dedup();
+        let farthest = acrosses.last().copied().unwrap_or(1.0);
+        let longest = self.curves.iter().map(|curve| width_of(&curve.name(farthest))).fold(0.0, f64::max);
+        let right = WIDTH - MARGIN - longest - GAP;
         let place = |value: f64, ends: &[f64], from: f64, to: f64| {
             let (first, last) = (ends.first().copied().unwrap_or(1.0), ends.last().copied().unwrap_or(10.0));
             let part = if last > first { (value.max(first) / first).log10() / (last / first).log10() } else { 0.5 };
             from + part * (to - from)
         };
-        let at = |(x, y): (f64, f64)| (place(x, &acrosses, LEFT, RIGHT), place(y, &ups, BOTTOM, TOP));
+        let at = |(x, y): (f64, f64)| (place(x, &acrosses, LEFT, right), place(y, &ups, BOTTOM, TOP));
         for &tick in &ups {
             let y = place(tick, &ups, BOTTOM, TOP);
-            paper.line((LEFT, y), (RIGHT, y), Colour::Of("line"));
+            paper.line((LEFT, y), (right, y), Colour::Of("line"));
             let digits = if tick < 0.1 { 2 } else { usize::from(tick < 1.0) };
             paper.text((LEFT - 8.0, y + 4.0), Anchor::End, "soft", &number(tick, digits));
         }
         for &tick in &acrosses {
-            let x = place(tick, &acrosses, LEFT, RIGHT);
+            let x = place(tick, &acrosses, LEFT, right);
             paper.line((x, BOTTOM), (x, BOTTOM + 5.0), Colour::Of("soft"));
             paper.text((x, BOTTOM + 20.0), Anchor::Middle, "soft", &number(tick, 0));
         }
-        paper.text((f64::midpoint(LEFT, RIGHT), BOTTOM + 40.0), Anchor::Middle, "soft", self.across);
+        paper.text((f64::midpoint(LEFT, right), BOTTOM + 40.0), Anchor::Middle, "soft", self.across);
 
         let mut others = COLOURS.iter().cycle();
         let mut names = Vec::new();
@@ -67,33 +70,34 @@ impl Curves {
             let places: Vec<(f64, f64)> = curve.points.iter().copied().map(at).collect();
             paper.path(&places, if curve.ours { 2.5 } else { 1.5 }, colour);
             places.iter().for_each(|&place| paper.dot(place, colour));
-            if let Some(&(x, y)) = places.last() {
-                names.push(Name { x: x + 10.0, y, colour, curve });
+            if let Some(&end) = places.last() {
+                names.push(Name { end, colour, curve });
             }
         }
-        // Only names behind the same point can cover each other.
-        names.sort_by(|a, b| a.x.total_cmp(&b.x).then(a.y.total_cmp(&b.y)));
-        let heights = names.chunk_by(|a, b| (a.x - b.x).abs() < 1.0);
-        let heights = heights.flat_map(|names| apart(&names.iter().map(|name| name.y).collect::<Vec<_>>()));
-        for (name, y) in names.iter().zip(heights) {
-            let class = if name.curve.ours { "mine" } else { "" };
-            let last = name.curve.points.last().map_or(0.0, |(_, y)| *y);
-            let digits = if last < 10.0 { 2 } else { 0 };
-            paper.coloured(
-                (name.x, y + 4.0),
-                class,
-                name.colour,
-                &format!("{} {}", name.curve.label, number(last, digits)),
-            );
+        names.sort_by(|a, b| a.end.1.total_cmp(&b.end.1));
+        let heights = apart(&names.iter().map(|name| name.end.1).collect::<Vec<_>>());
+        for (Name { end: (x, y), colour, curve }, height) in names.into_iter().zip(heights) {
+            let class = if curve.ours { "mine" } else { "" };
+            paper.thread((x + 5.0, y), (right + GAP - 4.0, height), colour);
+            paper.coloured((right + GAP, height + 4.0), class, colour, &curve.name(farthest));
         }
         Chart { file, alt: self.title.clone(), svg: paper.finish() }
     }
 }
 
-/// What is written behind a curve.
+impl Curve {
+    /// What is written behind it: its last value, and of how many that is, unless it is of as many as those of the longest curve.
+    fn name(&self, farthest: f64) -> String {
+        let Some(&(x, last)) = self.points.last() else { return self.label.clone() };
+        let digits = if last < 10.0 { 2 } else { 0 };
+        let of = if x < farthest { format!(" at {}", number(x, 0)) } else { String::new() };
+        format!("{} {}{of}", self.label, number(last, digits))
+    }
+}
+
+/// A curve whose name is still to be written, and where the curve ends.
 struct Name<'a> {
-    x: f64,
-    y: f64,
+    end: (f64, f64),
     colour: Colour,
     curve: &'a Curve,
 }
@@ -123,6 +127,30 @@ mod tests {
         let placed = apart(&[100.0, 101.0, 102.0, 300.0, BOTTOM, BOTTOM]);
         assert!(placed.windows(2).all(|two| two[1] - two[0] >= APART - 1e-9), "{placed:?}");
         assert!(placed.iter().all(|height| *height <= BOTTOM + 8.0), "{placed:?}");
+    }
+
+    #[test]
+    fn names_stand_beside_the_curves_also_of_a_curve_that_ends_early() {
+        let curve = |label: &str, points: &[(f64, f64)]| Curve {
+            label: label.to_owned(),
+            points: points.to_vec(),
+            ours: false,
+        };
+        let curves = vec![
+            curve("long", &[(1.0, 1.0), (10.0, 5.0), (1000.0, 900.0)]),
+            curve("a name that takes much room", &[(1.0, 400.0), (100.0, 410.0)]),
+        ];
+        let svg = Curves { title: "t".to_owned(), across: "pens", curves }.chart("x.svg").svg;
+        assert!(svg.contains(">a name that takes much room 410 at 100<") && svg.contains(">long 900<"), "{svg}");
+        let numbers = |line: &str, name: &str| -> Vec<f64> {
+            let attribute = format!("{name}=\"");
+            let parts = line.split(&attribute).skip(1);
+            parts.filter_map(|part| part.split('"').next()?.parse().ok()).collect()
+        };
+        let dots = svg.lines().filter(|line| line.starts_with("<circle")).flat_map(|line| numbers(line, "cx"));
+        let last = dots.fold(0.0, f64::max);
+        let names = svg.lines().filter(|line| line.contains(">long") || line.contains(">a name"));
+        assert!(names.flat_map(|line| numbers(line, " x")).all(|x| x > last), "{svg}");
     }
 
     #[test]

@@ -15,8 +15,9 @@ const STYLE: &str = "\
     .good{color:#2da44e}.middling{color:#d4a72c}.bad{color:#cf222e}\
     @media(prefers-color-scheme:dark){svg,.ink{color:#e6edf3}.paper{color:#0d1117}.soft{color:#9198a1}.line{color:#30363d}\
     .ours{color:#58a6ff}.other{color:#6e7681}.good{color:#238636}.middling{color:#9e6a03}.bad{color:#da3633}}\
+    .halo{stroke:#fff}@media(prefers-color-scheme:dark){.halo{stroke:#0d1117}}\
     text{font:12px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:currentColor}\
-    .title{font-size:15px;font-weight:600}.mine{font-weight:600}";
+    .title{font-size:15px;font-weight:600}.mine{font-weight:600}.halo{paint-order:stroke;stroke-width:4px}";
 
 /// What something is drawn in.
 #[derive(Clone, Copy)]
@@ -93,6 +94,14 @@ impl Paper {
     pub(super) fn line(&mut self, from: (f64, f64), to: (f64, f64), colour: Colour) {
         let ((x1, y1), (x2, y2), stroke) = (from, to, colour.as_paint("stroke"));
         self.put(format_args!("<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" {stroke}/>"));
+    }
+
+    /// A faint line from the end of a curve to its name.
+    pub(super) fn thread(&mut self, from: (f64, f64), to: (f64, f64), colour: Colour) {
+        let ((x1, y1), (x2, y2), stroke) = (from, to, colour.as_paint("stroke"));
+        self.put(format_args!(
+            "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" {stroke} stroke-width=\"1\" stroke-dasharray=\"1 3\"/>"
+        ));
     }
 
     pub(super) fn path(&mut self, points: &[(f64, f64)], width: f64, colour: Colour) {

@@ -29,7 +29,7 @@ use stewards::Stewards;
 /// How long a broker stays without callers and stewards.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// After an event: sessions tend to come in numbers.
-const TIDY_AFTER: Duration = Duration::from_secs(1);
+const TIDY_AFTER: Duration = Duration::from_millis(500);
 /// How long a new broker that finds the lock taken waits for the other one to listen, or to leave.
 const OTHER_BROKER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How many connections may have an unfinished request.
@@ -132,7 +132,8 @@ impl Broker {
         loop {
             self.callers.retain(|(_, caller)| !caller.is_too_slow());
             if self.look_at.is_some_and(|at| at <= Instant::now()) {
-                let again = self.stewards.look_for_stopped(self.is_stopping) || self.is_stopping;
+                let again =
+                    self.stewards.look_for_stopped(self.is_stopping) | self.stewards.look_after() || self.is_stopping;
                 self.look_at = again.then(|| Instant::now() + Standstill::PACE);
             }
             if self.tidy_at.is_some_and(|at| at <= Instant::now()) {
@@ -193,9 +194,13 @@ impl Broker {
             LISTENER => self.let_in(),
             // Which caller it is may have changed by what accepted before; each is asked whether it has said something.
             name if name >= FIRST + self.stewards.names() => self.hear_callers(),
-            name => self.stewards.on(name - FIRST),
+            name => {
+                // It ends. If that cannot be seen yet, SIGCHLD tells; but not while a debugger holds it.
+                if self.stewards.on(name - FIRST) && self.stewards.look_after() {
+                    self.look_at.get_or_insert_with(|| Instant::now() + Standstill::PACE);
+                }
+            }
         }
-        self.stewards.look_after();
     }
 
     fn let_in(&mut self) {

@@ -1,7 +1,5 @@
 //! `nostray log`: the journal.
 
-mod following;
-
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nostray_registry::{Entry, Followers, Output, Place, census};
@@ -9,8 +7,8 @@ use nostray_sys::text::{escaped, escaped_json};
 use nostray_terminal::{self as terminal, ExitCode, Ink, Zone};
 use nostray_view::story_text;
 
+use crate::following::Following;
 use crate::which::{Entries, unknown_session};
-use following::Following;
 
 /// Show what happened to children, and why
 ///

@@ -1,103 +1,38 @@
 //! `nostray`: no stray processes. Each command has a file of its own, or a crate (`doctor`, `demo`, `top`, `web`); this file tells them apart.
 
-#![cfg_attr(not(test), no_main)]
+#![cfg_attr(all(not(test), target_os = "linux"), no_main)]
 
-mod args;
-mod broker;
 mod completions;
-mod hold;
 mod log;
 mod man;
-mod managed;
 mod metrics;
 mod misspelt;
 mod ps;
-mod ready;
-mod restart;
-mod run;
 mod selection;
-mod share;
-mod slot;
-mod slotted;
-mod status;
 mod stop;
 mod sweep;
-mod wait;
-mod warm;
 mod which;
 mod wrap;
 
-use std::ffi::OsString;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(windows)]
+mod windows;
 
-use nostray_sys::descriptors::Room;
-use nostray_sys::signal::{self, Disposition, Signal};
-use nostray_terminal::{self as terminal, ExitCode};
-
-use args::{Cli, Command};
-
-/// How many files a command that reads records and processes opens at most, beside handles on the processes that it waits for.
-const FILES: u64 = 8;
+// What is per platform has the same names on each, so the rest of this crate does not ask where it is.
+#[cfg(target_os = "linux")]
+use linux::{
+    args, broker, following, hold, leases, managed, program_may_vanish, ready, restart, share, slot, slotted, status,
+    wait, warm, watch,
+};
+#[cfg(windows)]
+use windows::{args, following, leases, program_may_vanish, watch};
 
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: nostray_sys::allocator::Allocator = nostray_sys::allocator::Allocator;
 
-#[cfg(not(test))]
-nostray_sys::program!(program);
-
-#[cfg_attr(test, allow(dead_code, reason = "a test has a main of its own"))]
-fn program(words: Vec<OsString>) -> u8 {
-    // A host that embeds nostray has started us as the guard of its child.
-    if let Some(code) = nostray::guard::run_if_called(&words) {
-        return code;
-    }
-    let code = match args::parse(words) {
-        Ok(Cli { command: Command::Run(args) }) => run::run(args),
-        Ok(Cli { command: Command::Share(args) }) => share::run(args),
-        Ok(Cli { command: Command::Hold(args) }) => hold::run(args),
-        Ok(Cli { command: Command::Broker(args) }) if broker::is_background(&args) => broker::run(args),
-        Ok(Cli { command }) => {
-            // The commands that print handle a closed pipe themselves; `run` leaves the disposition as the host set it.
-            signal::set_disposition(Signal::PIPE, Disposition::Ignored).ok();
-            match nostray_pen::has_room(Room::now(), FILES) {
-                Ok(()) => for_people(command),
-                // With too few file descriptors, a process whose files cannot be opened would be taken for an ended
-                // process.
-                Err(error) => {
-                    terminal::complain(&error);
-                    ExitCode::from(nostray_pen::OWN_FAILURE)
-                }
-            }
-        }
-        Err(code) => code,
-    };
-    code.number()
-}
-
-/// The commands that print something.
-fn for_people(command: Command) -> ExitCode {
-    match command {
-        Command::Run(args) => run::run(args),
-        Command::Share(args) => share::run(args),
-        Command::Hold(args) => hold::run(args),
-        Command::Broker(args) => broker::run(args),
-        Command::Restart(args) => restart::run(&args),
-        Command::Ps(args) => ps::run(&args),
-        Command::Top(args) => nostray_top::run(&args),
-        Command::Stop(args) => stop::run(&args),
-        Command::Sweep(args) => sweep::run(&args),
-        Command::Log(args) => log::run(&args),
-        Command::Web(args) => nostray_web::run(&args),
-        Command::Metrics(args) => metrics::run(&args),
-        Command::Slot(args) => slot::run(&args),
-        Command::Wait(args) => wait::run(&args),
-        Command::Wrap(args) => wrap::wrap(&args),
-        Command::Unwrap(args) => wrap::unwrap(&args),
-        Command::Hosts(args) => wrap::hosts::run(&args),
-        Command::Demo(args) => nostray_demo::run(&args),
-        Command::Doctor(args) => nostray_doctor::run(&args, &wrap::grammar, &wrap::fix),
-        Command::Completions(args) => completions::print(&args),
-        Command::Man(args) => man::print(&args),
-        Command::Complete(args) => completions::words(&args),
-    }
-}
+#[cfg(all(not(test), target_os = "linux"))]
+nostray_sys::program!(linux::program);
+#[cfg(all(not(test), windows))]
+nostray_sys::program!(windows::program);

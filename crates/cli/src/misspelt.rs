@@ -1,7 +1,6 @@
 //! What to say to a word that is no command of nostray: a program that was meant to run, a word that other tools use, or a slip.
 
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// What people type because other tools call it so, and what it is called here.
@@ -46,9 +45,7 @@ pub(crate) fn complaint(words: &[OsString], similar: &[String]) -> String {
 
 /// Whether this is a program: a path, or a name in the PATH.
 fn is_program(word: &Path) -> bool {
-    let is_executable = |path: &Path| {
-        std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    };
+    let is_executable = |path: &Path| nostray_sys::exec::may_execute(path).is_ok();
     if word.components().count() > 1 {
         return is_executable(word);
     }

@@ -1,16 +1,13 @@
 //! `nostray stop`: asks guards to end their trees, with the same tear-down as when a host ends.
 
 use std::collections::{HashMap, HashSet};
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use nostray_pen::{Ask, Takes};
+use nostray_pen::Ask;
 use nostray_registry::{Journal, Pen, Story, census, is_on_record};
-use nostray_sys::Signal;
-use nostray_sys::identity::Identity;
-use nostray_sys::poll::{Until, wait};
 use nostray_terminal::{self as terminal, ExitCode, Progress};
 
+use crate::leases;
 use crate::selection::Selection;
 use crate::which::{self, ByName, Meant};
 
@@ -57,9 +54,6 @@ impl Args {
     }
 }
 
-/// How long a session may take to let go of a child.
-const MARGIN: Duration = Duration::from_secs(15);
-
 pub(crate) fn run(args: &Args) -> ExitCode {
     let targets = match chosen(args, census()) {
         Ok(targets) => targets,
@@ -71,7 +65,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let mut failed = false;
     for Target { pen, sessions } in &targets {
         if let Some(sessions) = sessions {
-            failed |= !end_leases(pen, sessions, args.ask());
+            failed |= !leases::end(pen, sessions, args.ask());
         }
     }
     let whole = targets.iter().filter(|target| target.sessions.is_none());
@@ -95,26 +89,6 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         terminal::print(terminal::line(&format_args!("{}  {text}  ({command})", pen.id)).as_bytes());
     }
     if failed { ExitCode::from(1) } else { ExitCode::SUCCESS }
-}
-
-/// Ends the selected sessions of a shared child. False if one did not end.
-fn end_leases(pen: &Pen, sessions: &Selection, ask: Ask) -> bool {
-    let Ok(record) = &pen.record else { return true };
-    let mut all_ended = true;
-    for lease in sessions.leases(record) {
-        let Some(front) = lease.front.identity().and_then(Identity::open) else { continue };
-        // The front may be of another version than its steward, so send plain SIGTERMs; every request makes it detach.
-        let asked = nostray_pen::send(&front, ask, Takes::Terms).is_ok();
-        front.send(Signal::CONT).ok(); // a stopped front would not read the request
-        let ended = asked && wait(&[(front.as_fd(), Until::Readable)], Some(MARGIN)).is_ok_and(|ended| ended[0]);
-        all_ended &= ended;
-        let name = lease.session.clone().unwrap_or_default();
-        let text = if ended { "let go of it" } else { "has not let go of it" };
-        let command = record.command.join(" ");
-        let said = format!("{}  session {name} ({}) {text}  ({command})", pen.id, lease.front.pid);
-        terminal::print(terminal::line(&said).as_bytes());
-    }
-    all_ended
 }
 
 /// A child to be ended.

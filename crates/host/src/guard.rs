@@ -226,7 +226,8 @@ fn keep(config: GuardConfig, command: Vec<OsString>) -> Result<u8, String> {
         }),
     };
     let slot = wish.as_ref().map(|wish| wish.slot.to_string());
-    let details = RecordDetails { session: config.session, labels: config.labels, slot, sweep: true };
+    let details =
+        RecordDetails { session: config.session, labels: config.labels, slot, sweep: true, ..Default::default() };
     let witness: Box<dyn Witness> =
         Box::new(ReportingWitness::new(Box::new(RecordKeeper::new(details)), &config.report_to));
     let ended = match wish {

@@ -10,7 +10,7 @@ use nostray_sys::process::Pid;
 
 /// What a process is called, if it is a launcher.
 pub(crate) fn name_of(pid: Pid) -> Option<&'static str> {
-    let kind = Kind::of(&program_of(pid)?)?;
+    let kind = Kind::of(&program_of(pid)?.to_ascii_lowercase())?;
     kind.name_by(&command_of(pid))
 }
 
@@ -23,6 +23,8 @@ enum Kind {
     Manager(&'static str),
     Shell,
     Busybox,
+    /// The shell of Windows, which hosts put before `npx`.
+    Cmd,
 }
 
 impl Kind {
@@ -35,6 +37,7 @@ impl Kind {
             "pnpm" => Self::Manager("pnpm"),
             "sh" | "dash" | "ash" | "bash" | "zsh" | "ksh" | "ksh93" | "mksh" => Self::Shell,
             "busybox" => Self::Busybox,
+            "cmd" => Self::Cmd,
             _ => return None,
         })
     }
@@ -49,6 +52,7 @@ impl Kind {
             Self::Bun if file_name(first) == "bunx" => Some("bunx"),
             Self::Bun => rest.iter().find(|word| !word.starts_with('-')).filter(|word| *word == "x").map(|_| "bunx"),
             Self::Shell => launches(rest).then_some("sh"),
+            Self::Cmd => cmd_launches(rest).then_some("cmd"),
             Self::Busybox => {
                 let applet = if file_name(first) == "busybox" { rest } else { command };
                 let (shell, rest) = applet.split_first()?;
@@ -59,7 +63,7 @@ impl Kind {
 }
 
 fn file_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
 /// Which package manager a script of Node's is.
@@ -96,6 +100,14 @@ fn launches(arguments: &[String]) -> bool {
         }
     }
     false
+}
+
+/// The same for `cmd.exe`, which takes all that follows `/c` as its command.
+fn cmd_launches(arguments: &[String]) -> bool {
+    let mut arguments = arguments.iter();
+    let has_command = arguments.any(|word| word.eq_ignore_ascii_case("/c"));
+    let mut command = arguments.peekable();
+    has_command && command.peek().is_some() && command.all(|word| !word.contains(['&', '|', '(', '\n']))
 }
 
 /// Commands that a shell runs by itself, and that start no program. They may come before the one program.

@@ -12,46 +12,53 @@
 //! The child has the host's own stdin, stdout and stderr: no byte passes through any of these processes.
 #![doc = include_str!("../DESIGN.md")]
 
-mod child;
-mod front;
+mod condition;
 mod graces;
-mod guard;
-mod host;
 mod idle;
-mod keep;
-mod killing;
 mod launcher;
 mod log;
-mod mark;
-mod opener;
+mod pen_id;
 mod rate;
-mod ready;
 mod reason;
-mod relay;
-mod requests;
 mod tear_down;
-mod tree;
-
 mod witness;
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(windows)]
+mod windows;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
 use nostray_sys::descriptors::Room;
+use nostray_sys::process::Code;
 
+// What is per platform has the same names on each, so the rest of this crate does not ask where it is.
+#[cfg(target_os = "linux")]
+use linux::{activity, child, front, guard, host, keep, killing, mark, ready, relay, requests, tree};
+
+pub use condition::{Pattern, Port, Ready};
 pub use graces::Graces;
-pub use guard::FRONT_NAME;
-pub use mark::{MARK, PenId, bears_limit, is_certainly_of_no_such_pen, is_marked};
-pub use opener::{OpenPen, PenOpener, ReapOutcome, Remains, Streams};
+#[cfg(target_os = "linux")]
+pub use linux::{
+    FRONT_NAME, OpenPen, PenOpener, ReapOutcome, Remains, Request, Streams, Takes, ask, bears_limit, give_order,
+    is_certainly_of_no_such_pen, is_marked, send,
+};
+#[cfg(windows)]
+pub use windows::{Takes, ask, bears_limit};
+#[cfg(windows)]
+use windows::{front, host};
+
+pub use pen_id::{MARK, PenId};
 pub use rate::Rate;
-pub use ready::{Pattern, Port, Ready};
 pub use reason::{Ask, Order, Reason};
-pub use requests::Request;
 pub use witness::{Event, Objection, Opening, Witness};
 
 /// Exit code for nostray's own failures.
-pub const OWN_FAILURE: u8 = 125;
+pub const OWN_FAILURE: Code = 125;
 
 /// What to contain, and how.
 #[derive(Debug, Clone)]
@@ -147,6 +154,7 @@ pub enum Error {
         error: std::io::Error,
     },
     /// Too few files may be open.
+    #[cfg(target_os = "linux")]
     #[error(
         "too few open files are allowed: {needed} more are needed, and the limit of {limit} leaves {free}; raise it with `ulimit -n`",
         free = room.free, limit = room.limit
@@ -157,6 +165,10 @@ pub enum Error {
         /// What there must be.
         needed: u64,
     },
+    /// It was asked for something that this platform does not have.
+    #[cfg(windows)]
+    #[error("{0} is not there yet on Windows; nothing was started")]
+    NotHere(&'static str),
     /// The witness refused it.
     #[error("{0}; nothing was started")]
     Refused(String),
@@ -174,6 +186,7 @@ pub enum Error {
 }
 
 /// Whether so many files more can be open.
+#[cfg(target_os = "linux")]
 pub fn has_room(room: Room, needed: u64) -> Result<(), Error> {
     if room.free < needed { Err(Error::Files { room, needed }) } else { Ok(()) }
 }
@@ -206,42 +219,6 @@ impl<T> During<T> for std::io::Result<T> {
 ///
 /// **For a program that is declared with `nostray_sys::program!`, with one thread, that does nothing else**: it becomes the front, and its descriptors, signal
 /// mask and children are the pen's from here on.
-pub fn run(spec: &Spec, id: PenId, witness: Box<dyn Witness>) -> Result<u8, Error> {
+pub fn run(spec: &Spec, id: PenId, witness: Box<dyn Witness>) -> Result<Code, Error> {
     front::run(spec, id, witness)
-}
-
-/// Asks a process of this version that keeps a pen (its guard, or the spare or front that has taken its place) to end the pen, on the path
-/// on which every pen ends. The caller has checked that the handle is on the right process.
-pub fn ask(keeper: &nostray_sys::Pidfd, ask: Ask) -> std::io::Result<()> {
-    send(keeper, ask, Takes::Queued)
-}
-
-/// Gives an order to a process of this version that keeps a pen. The caller has checked that the handle is on the right process, and
-/// ends the child's input next.
-pub fn give_order(keeper: &nostray_sys::Pidfd, order: Order) -> std::io::Result<()> {
-    send(keeper, order, Takes::Queued)
-}
-
-/// The form in which the keepers of a pen take requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Takes {
-    /// Queued signals: each request arrives, in order.
-    Queued,
-    /// SIGTERM alone, as older versions do, which would hand a queued signal to the child. Of two that are pending, the second is lost.
-    Terms,
-}
-
-/// Sends a request to a keeper of any version. The caller has checked that the handle is on the right process.
-pub fn send(keeper: &nostray_sys::Pidfd, request: impl Into<Request>, takes: Takes) -> std::io::Result<()> {
-    use nostray_sys::Signal;
-    let number = requests::number_of(request.into());
-    let queued = match takes {
-        Takes::Queued => keeper.send_with(Signal::queued(), number),
-        Takes::Terms => return keeper.send_with(Signal::TERM, number),
-    };
-    match queued {
-        // The user has no room for another queued signal. SIGTERM needs none: at the worst it comes without its number.
-        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => keeper.send_with(Signal::TERM, number),
-        sent => sent,
-    }
 }

@@ -3,13 +3,12 @@
 use std::fmt::Display;
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::time::SystemTime;
 
 use nostray_sys::descriptors::write_to_stderr_at_once;
 use nostray_sys::text::escaped;
 
-use crate::mark::PenId;
+use crate::pen_id::PenId;
 use crate::{Error, Spec};
 
 /// Where messages go. Front, spare and guard share it, over fork.
@@ -23,13 +22,7 @@ pub(crate) struct Log {
 impl Log {
     pub(crate) fn open(spec: &Spec, id: PenId) -> Result<Self, Error> {
         let file = spec.log_file.as_ref().map(|path| {
-            // Never blocking: a pipe without a reader is refused, and a full pipe loses messages instead of blocking the guard.
-            File::options()
-                .create(true)
-                .append(true)
-                .custom_flags(nostray_sys::descriptors::DO_NOT_WAIT)
-                .open(path)
-                .map_err(|error| Error::LogFile { path: path.clone(), error })
+            nostray_sys::descriptors::open_log(path).map_err(|error| Error::LogFile { path: path.clone(), error })
         });
         Ok(Self { id, verbose: spec.verbose, file: file.transpose()? })
     }

@@ -190,6 +190,7 @@ pub enum Order {
 }
 
 impl Order {
+    #[cfg(target_os = "linux")]
     pub(crate) const ALL: [Self; 11] = [
         Self::Hibernate,
         Self::Memory,

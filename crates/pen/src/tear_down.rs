@@ -56,6 +56,7 @@ impl TearDown {
     }
 
     /// The child was asked to end, and no process got SIGTERM yet.
+    #[cfg(target_os = "linux")]
     pub(crate) fn is_asked(&self) -> bool {
         matches!(self.escalation, Some(Escalation::Asked { .. }))
     }
@@ -140,6 +141,7 @@ impl TearDown {
     }
 
     /// The child asks for time until then. A grace never becomes shorter by it, and SIGKILL is not delayed once it is sent.
+    #[cfg(any(target_os = "linux", test))]
     pub(crate) fn extend(&mut self, to: Instant) {
         if let Some(escalation) = &mut self.escalation {
             escalation.extend(to);

@@ -69,6 +69,8 @@ pub enum Event {
     Status(String),
     /// The tear-down has begun.
     Stopping(Reason),
+    /// The tear-down has begun a moment ago, and the tree has not ended yet. Most trees end before this.
+    Lingering,
     /// The child has ended.
     ChildEnded(Ended),
     /// The child, a daemon, has forked into the background and exited with 0.

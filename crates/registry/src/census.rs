@@ -1,11 +1,11 @@
 //! Lists every pen on record, with what its tree uses.
 
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nostray_pen::Ask;
+use nostray_sys::files::{Stamp, stamp_of};
 use nostray_sys::identity::{Identity, World};
 use nostray_sys::proc::{self, Stat, children_of, memory_of, open_files_of};
 use nostray_sys::process::{Pid, cpu_time};
@@ -99,11 +99,8 @@ impl Pen {
 /// process ends, the kernel may leave a sibling out of what this reads.
 #[derive(Debug, Default)]
 pub struct Census {
-    known: HashMap<PathBuf, (FileStamp, Record)>,
+    known: HashMap<PathBuf, (Stamp, Record)>,
 }
-
-/// Device, inode, and time of the last change, in seconds and nanoseconds. A record that changes is another file.
-type FileStamp = (u64, u64, i64, i64);
 
 impl Census {
     /// Every pen on record.
@@ -132,11 +129,6 @@ impl Census {
         }
         folded(pens)
     }
-}
-
-fn stamp_of(path: &Path) -> Option<FileStamp> {
-    let found = std::fs::symlink_metadata(path).ok()?;
-    Some((found.dev(), found.ino(), found.mtime(), found.mtime_nsec()))
 }
 
 /// Every record that is there, without its owner and its tree.

@@ -3,10 +3,9 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use nostray_sys::descriptors::NO_FOLLOW_AND_DO_NOT_WAIT;
+use nostray_sys::files::{not_through_a_link, private, public};
 
 /// An existing file, to be read.
 pub fn to_read(path: &Path) -> io::Result<File> {
@@ -20,17 +19,17 @@ pub fn to_lock(path: &Path) -> io::Result<File> {
 
 /// A file to be locked, made if it is missing.
 pub fn to_lock_or_make(path: &Path) -> io::Result<File> {
-    plain(File::options().read(true).write(true).create(true).truncate(false).mode(0o600), path)
+    plain(private(File::options().read(true).write(true).create(true).truncate(false)), path)
 }
 
 /// A file to be added to, made if it is missing.
 pub fn to_append(path: &Path) -> io::Result<File> {
-    plain(File::options().append(true).create(true).mode(0o600), path)
+    plain(private(File::options().append(true).create(true)), path)
 }
 
 fn plain(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let not_plain = || io::Error::new(io::ErrorKind::InvalidInput, "is not a plain file; move it away");
-    match options.custom_flags(NO_FOLLOW_AND_DO_NOT_WAIT).open(path) {
+    match not_through_a_link(options).open(path) {
         Ok(file) if file.metadata()?.is_file() => Ok(file),
         // "No such device or address" is what the kernel says of a pipe or a socket.
         Err(error) if std::fs::symlink_metadata(path).map_or(true, |found| found.is_file()) => Err(error),
@@ -45,23 +44,30 @@ pub(crate) fn is_not_plain(error: &io::Error) -> bool {
 
 /// What is in it, up to so many bytes.
 pub fn read(file: &File, most: u64) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
+    // With room for a byte more, the first read takes all of it, and the second one finds its end.
+    let length = file.metadata().map_or(0, |found| found.len()).min(most);
+    let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or(0) + 1);
     file.take(most).read_to_end(&mut text)?;
     Ok(text)
 }
 
 /// Replaces it in one step, by way of another one: a reader sees the old one or the new one.
 pub fn replace(path: &Path, by_way_of: &Path, bytes: &[u8]) -> io::Result<()> {
-    replace_with_mode(path, by_way_of, bytes, 0o600)
+    replace_by(path, by_way_of, bytes, private)
 }
 
 /// The same for a file that other users may read.
 pub fn replace_public(path: &Path, by_way_of: &Path, bytes: &[u8]) -> io::Result<()> {
-    replace_with_mode(path, by_way_of, bytes, 0o644)
+    replace_by(path, by_way_of, bytes, public)
 }
 
-fn replace_with_mode(path: &Path, by_way_of: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let new = || File::options().write(true).create_new(true).mode(mode).open(by_way_of);
+fn replace_by(
+    path: &Path,
+    by_way_of: &Path,
+    bytes: &[u8],
+    readers: fn(&mut OpenOptions) -> &mut OpenOptions,
+) -> io::Result<()> {
+    let new = || readers(File::options().write(true).create_new(true)).open(by_way_of);
     let written = (|| {
         let mut file = match new() {
             // Of a writer that was killed; or something else.
@@ -72,6 +78,7 @@ fn replace_with_mode(path: &Path, by_way_of: &Path, bytes: &[u8], mode: u32) -> 
             made => made?,
         };
         file.write_all(bytes)?;
+        drop(file);
         std::fs::rename(by_way_of, path)
     })();
     if written.is_err() {

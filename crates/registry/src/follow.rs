@@ -2,9 +2,9 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use nostray_sys::files::{id_of, stamp_of};
 use serde::{Deserialize, Serialize};
 
 use crate::journal::{Entry, Journal, MAX_READ, entries_in};
@@ -137,7 +137,7 @@ impl Follower {
 type FileIdentity = (u64, u64);
 
 fn identity(path: &Path) -> Option<FileIdentity> {
-    std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
+    stamp_of(path).map(|(device, number, ..)| (device, number))
 }
 
 /// One file of a journal, and how far it has been read.
@@ -151,8 +151,8 @@ struct OpenJournal {
 impl OpenJournal {
     fn at(path: &Path) -> Option<Self> {
         let file = files::to_read(path).ok()?;
-        let found = file.metadata().ok()?;
-        Some(Self { file, identity: (found.dev(), found.ino()), position: 0 })
+        let identity = id_of(&file).ok()?;
+        Some(Self { file, identity, position: 0 })
     }
 
     /// The lines that are there to their end. A long line may become visible in two steps.

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nostray_pen::Reason;
+use nostray_sys::files::{id_of, stamp_of};
+use nostray_sys::process::Code;
 use nostray_sys::signal::Arrived;
 use serde::{Deserialize, Serialize};
 
@@ -105,7 +107,7 @@ pub enum Story {
     /// The child has ended.
     Exited {
         /// Its exit code, as a shell would report it.
-        code: u8,
+        code: Code,
         /// In words.
         how: String,
     },
@@ -323,9 +325,8 @@ fn shortened(entry: &Entry) -> Entry {
 }
 
 fn same_file(file: &File, path: &Path) -> io::Result<bool> {
-    use std::os::unix::fs::MetadataExt;
-    let (open, named) = (file.metadata()?, std::fs::metadata(path)?);
-    Ok((open.dev(), open.ino()) == (named.dev(), named.ino()))
+    let (device, number, ..) = stamp_of(path).ok_or(io::ErrorKind::NotFound)?;
+    Ok(id_of(file)? == (device, number))
 }
 
 /// Milliseconds of Unix time.

@@ -7,46 +7,51 @@
 #![doc = include_str!("../DESIGN.md")]
 
 mod census;
-mod debris;
-mod ending;
 pub mod files;
 mod follow;
 mod journal;
 mod name;
+#[cfg_attr(windows, allow(dead_code, reason = "supervised children alone write there"))]
 mod output;
 mod owner;
 mod place;
 mod policy;
-mod predecessors;
 mod record;
-mod series;
-mod slots;
-mod status;
-mod stopped;
-mod survivors;
-mod sweep;
 mod traffic;
 mod used_by;
 mod witness;
 
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(windows)]
+mod windows;
+
+// What is per platform has the same names on each, so the rest of this crate does not ask where it is.
+#[cfg(target_os = "linux")]
+use linux::{debris, ending, folders, predecessors, survivors, sweep};
+#[cfg(windows)]
+use windows::{ending, folders, survivors, sweep};
+
 pub use census::{Census, Pen, Tally, census};
 pub use follow::{Follower, Followers, JournalPosition};
 pub use journal::{Cause, Entry, Journal, Story};
+#[cfg(target_os = "linux")]
+pub use linux::{
+    Holder, Predecessors, SeriesKeeper, StatusEvent, StatusLines, StatusWitness, WAS_STOPPED, end_holder_apart,
+    end_stopped_steward, sweep_slot_apart, sweep_slot_here, why_no_world,
+};
 pub use name::short_name;
 pub use nostray_sys::secrets::{describe, masked, masked_text};
 pub use output::{Output, Printed};
 pub use place::Place;
 pub use policy::{Outcome, Policy, Swept};
-pub use predecessors::Predecessors;
 pub use record::{Labels, LastExit, Lease, Process, Record, Shared, State, Unreadable};
-pub use series::SeriesKeeper;
-pub use slots::{Holder, end_holder_apart, sweep_slot_apart, sweep_slot_here};
-pub use status::{StatusEvent, StatusLines, StatusWitness};
-pub use stopped::{WAS_STOPPED, end_stopped_steward};
 pub use survivors::{Evidence, Found};
 pub use sweep::{forget, is_on_record, sweep, sweep_pen};
 pub use traffic::{BOUNDS, Method, MethodSeen, Traffic, TrafficReader, TrafficSeen};
 pub use used_by::{Hosts, UsedBy};
+#[cfg(windows)]
+pub use windows::why_no_world;
 pub use witness::{RecordDetails, RecordKeeper, SAYS_STOPPING};
 
 /// What can go wrong with the registry. None of it keeps a child from being contained.
@@ -54,7 +59,7 @@ pub use witness::{RecordDetails, RecordKeeper, SAYS_STOPPING};
 #[non_exhaustive]
 pub enum Error {
     /// There is nowhere to keep records.
-    #[error("no directory for records: {why}; set XDG_RUNTIME_DIR to a directory of your own")]
+    #[error("no directory for records: {why}; set {} to a directory of your own", folders::VARIABLE)]
     NoPlace {
         /// What was tried, and why not.
         why: String,
@@ -73,20 +78,6 @@ pub enum Error {
         /// What it said.
         error: std::io::Error,
     },
-}
-
-/// Why [`nostray_sys::identity::World::current`] is not known.
-#[must_use]
-pub fn why_no_world() -> String {
-    const BOOT: &str = "/proc/sys/kernel/random/boot_id";
-    match std::fs::File::open(BOOT) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => format!("{BOOT}: {error}"),
-        Err(_) if std::path::Path::new("/proc/self/stat").exists() => {
-            format!("{BOOT} is not there: mount /proc without subset=pid, or this run of the machine has no name")
-        }
-        Err(_) => "/proc is not mounted".to_owned(),
-        Ok(_) => "/proc/self/ns/pid cannot be read".to_owned(),
-    }
 }
 
 impl Error {

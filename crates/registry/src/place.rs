@@ -3,13 +3,13 @@
 //! A host may give its children little of its environment, so a pen may write to another directory than a person's
 //! shell names. Readers look in all of them.
 
-use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::Error;
+use nostray_sys::files::{is_own_folder as is_ours, make_private_folder};
+
+use crate::{Error, folders};
 
 /// A private directory of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Place {
             }
         }
         if why.is_empty() {
-            why.push("neither XDG_RUNTIME_DIR nor HOME is set".to_owned());
+            why.push(folders::NONE.to_owned());
         }
         Err(Error::NoPlace { why: why.join("; ") })
     }
@@ -73,8 +73,7 @@ impl Place {
     /// The directory that stays the same whether or not the user is logged in, and if a host leaves variables out of
     /// the environment: in the state directory. Without a state directory, where records are.
     pub fn that_lasts() -> Result<Self, Error> {
-        let usual = || state_directory(variable("HOME").or_else(known_home)).map(|path| path.join(Self::NAME));
-        match given(1).or_else(usual).and_then(|path| Self::make(&path).ok()) {
+        match given(1).or_else(folders::that_lasts).and_then(|path| Self::make(&path).ok()) {
             Some(place) => Ok(place),
             None => Self::for_writing(),
         }
@@ -86,6 +85,7 @@ impl Place {
     }
 
     /// The same, and these.
+    #[cfg(target_os = "linux")]
     pub(crate) fn all_and(others: &[Self]) -> Vec<Self> {
         let mut all = Self::all();
         for other in others {
@@ -111,9 +111,9 @@ impl Place {
         // The common case first: one call instead of five.
         if is_ours(path).is_err() {
             if let Some(parent) = path.parent().filter(|parent| !parent.exists()) {
-                DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+                make_private_folders(parent)?;
             }
-            match DirBuilder::new().mode(0o700).create(path) {
+            match make_private_folder(path) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 _ => is_ours(path)?,
             }
@@ -132,45 +132,24 @@ impl Place {
     }
 }
 
-/// A directory of this user that no other user may look into; not a link to one. What others could write to is not evidence.
-fn is_ours(path: &Path) -> io::Result<()> {
-    let found = std::fs::symlink_metadata(path)?;
-    let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-    if !found.is_dir() {
-        return refuse("is not a directory");
+/// Makes a folder with all that are missing above it.
+fn make_private_folders(path: &Path) -> io::Result<()> {
+    if let Some(parent) = path.parent().filter(|parent| !parent.exists()) {
+        make_private_folders(parent)?;
     }
-    if found.uid() != nostray_sys::process::user() {
-        return refuse("belongs to another user");
+    match make_private_folder(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
     }
-    if found.mode() & 0o077 != 0 {
-        return refuse("is open to other users; make it private with chmod 700");
-    }
-    Ok(())
 }
 
-fn variable(name: &str) -> Option<PathBuf> {
+pub(crate) fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
-fn state_directory(home: Option<PathBuf>) -> Option<PathBuf> {
-    variable("XDG_STATE_HOME").or_else(|| home.map(|home| home.join(".local/state")))
-}
-
-/// The user's own directory, as the machine knows it.
-fn known_home() -> Option<PathBuf> {
-    let user = nostray_sys::process::user().to_string();
-    let known = std::fs::read_to_string("/etc/passwd").ok()?;
-    let line = known.lines().find(|line| line.split(':').nth(2) == Some(&user))?;
-    line.split(':').nth(5).map(PathBuf::from).filter(|path| path.is_absolute())
-}
-
 fn candidates() -> Vec<PathBuf> {
-    let runtime = variable("XDG_RUNTIME_DIR");
-    let usual = PathBuf::from(format!("/run/user/{}", nostray_sys::process::user()));
-    let usual = Some(usual).filter(|path| path.is_dir());
-    let state = state_directory(variable("HOME"));
     let mut candidates = Vec::from_iter(given(0));
-    for path in [runtime, usual, state].into_iter().flatten().map(|path| path.join(Place::NAME)) {
+    for path in folders::for_records() {
         if !candidates.contains(&path) {
             candidates.push(path);
         }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
 use nostray_pen::Takes;
+use nostray_sys::files::is_own_file;
 use nostray_sys::identity::{Identity, World};
 use nostray_sys::proc::StartTime;
 use nostray_sys::process::Pid;
@@ -17,8 +18,8 @@ use nostray_sys::secrets::masked_text;
 
 /// The format of the file. Raised when an older reader would misunderstand it.
 pub(crate) const VERSION: u32 = 1;
-/// A larger file is no record of ours.
-const MAX_RECORD_SIZE: u64 = 64 * 1024;
+/// A larger file is no record of ours. That of a shared child names each of its sessions, with the labels that a user gave it.
+const MAX_RECORD_SIZE: u64 = 4 << 20;
 
 /// What a user attached to a pen.
 pub type Labels = BTreeMap<String, String>;
@@ -278,7 +279,14 @@ impl Record {
         Duration::from_millis(self.term_grace).min(Duration::from_secs(366 * 24 * 3600))
     }
 
+    /// From the end of its input to SIGTERM, cut in the same way.
+    #[cfg(windows)]
+    pub(crate) fn eof_grace(&self) -> Duration {
+        Duration::from_millis(self.eof_grace).min(Duration::from_secs(366 * 24 * 3600))
+    }
+
     /// The form in which its keepers take requests.
+    #[cfg(target_os = "linux")]
     #[must_use]
     pub fn takes(&self) -> Takes {
         if self.queued { Takes::Queued } else { Takes::Terms }
@@ -317,7 +325,7 @@ fn read_own_file(path: &Path) -> Result<Vec<u8>, Unreadable> {
         _ => Unreadable::NotOurs(error.to_string()),
     })?;
     let found = file.metadata().map_err(|error| Unreadable::NotOurs(error.to_string()))?;
-    if found.uid() != nostray_sys::process::user() {
+    if !is_own_file(&file).unwrap_or(false) {
         return Err(Unreadable::NotOurs("belongs to another user".to_owned()));
     }
     if found.len() > MAX_RECORD_SIZE {
@@ -395,6 +403,25 @@ mod tests {
             last_exit: Some(LastExit { time: 1, how: "exited with 1".to_owned() }),
             slept_with: Some(1 << 20),
         }
+    }
+
+    #[test]
+    fn the_record_of_a_child_with_thousands_of_sessions_is_read() {
+        let folder = std::env::temp_dir().join(format!("nostray-record-{}", nostray_sys::process::random()));
+        let place = Place::at(&folder).expect("place");
+        let mut record = example();
+        let leases = (1..=2048).map(|pid| {
+            let labels = Labels::from([("project".to_owned(), "a name that a user gave".repeat(4))]);
+            Lease::new(
+                Process { pid, start: u64::MAX },
+                Some("0f8fad5b-d9cb-469f-a165-70867728950e".to_owned()),
+                labels,
+            )
+        });
+        record.shared = Some(Shared { leases: leases.collect(), ..Shared::default() });
+        record.write(&place).expect("write");
+        assert_eq!(Record::read(&path(&place, &record.id)), Ok(record));
+        std::fs::remove_dir_all(folder).expect("remove");
     }
 
     /// Cut at every byte, and with every single bit flipped: it is refused, or it is a record; nothing panics, and no process

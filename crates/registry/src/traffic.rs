@@ -12,7 +12,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -153,8 +152,9 @@ impl Traffic {
     }
 }
 
-impl AsFd for Traffic {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+#[cfg(target_os = "linux")]
+impl std::os::fd::AsFd for Traffic {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.words.as_fd()
     }
 }

@@ -1,16 +1,16 @@
 //! Keeping the record of one pen, as its witness.
 
 use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 use nostray_pen::{Event, Objection, Opening, PenId, Ready, Spec, Takes, Witness};
+use nostray_sys::files::private;
 use nostray_sys::identity::{Identity, World};
 use nostray_sys::proc::{Stat, group_of};
 use nostray_sys::process::{Pid, getpid};
 
 use crate::journal::{Cause, Journal, Story, now};
-use crate::record::{self, Labels, Process, Record, State, VERSION};
+use crate::record::{self, Labels, Process, Record, Shared, State, VERSION};
 use crate::sweep;
 use crate::{Error, Place};
 use nostray_sys::secrets::{describe, masked, masked_text};
@@ -18,7 +18,7 @@ use nostray_sys::secrets::{describe, masked, masked_text};
 /// The cause on record for a child that has said itself that it is stopping.
 pub const SAYS_STOPPING: &str = "the child says that it is stopping";
 
-/// What a user says of a pen.
+/// What a record says that the pen itself does not know.
 #[derive(Debug, Clone, Default)]
 pub struct RecordDetails {
     /// The session that it belongs to.
@@ -27,6 +27,8 @@ pub struct RecordDetails {
     pub labels: Labels,
     /// The slot that it holds.
     pub slot: Option<String>,
+    /// Its holders, if it is a shared child.
+    pub shared: Option<Shared>,
     /// Whether to look, a moment after the start, for what dead pens have left.
     pub sweep: bool,
 }
@@ -60,7 +62,7 @@ impl RecordKeeper {
 
     fn start(&self, opening: &Opening<'_>) -> Result<Open, Error> {
         let about = About { id: opening.id, spec: opening.spec, tier: opening.tier, cgroup: opening.cgroup };
-        Open::new(&self.details, &about, Takes::Queued)
+        Open::new(&self.details, &about, Takes::Queued, |_| {})
     }
 }
 
@@ -92,7 +94,13 @@ impl Witness for RecordKeeper {
 }
 
 impl Open {
-    pub(crate) fn new(details: &RecordDetails, about: &About<'_>, takes: Takes) -> Result<Self, Error> {
+    /// Puts it on record. `complete` has the last word on what is written.
+    pub(crate) fn new(
+        details: &RecordDetails,
+        about: &About<'_>,
+        takes: Takes,
+        complete: impl FnOnce(&mut Record),
+    ) -> Result<Self, Error> {
         let place = Place::for_writing()?;
         let world = World::current().ok_or_else(|| Error::NoProc { why: crate::why_no_world() })?;
         let id = about.id.to_string();
@@ -101,10 +109,10 @@ impl Open {
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         // The lock first: a record whose lock is free is a dead pen's. (No sweep touches a young lock without a record.)
         let lock_path = record::lock_path(&place, &id);
-        let lock = File::options().write(true).create_new(true).mode(0o600).open(&lock_path);
+        let lock = private(File::options().write(true).create_new(true)).open(&lock_path);
         let lock = lock.map_err(Error::io(&lock_path))?;
         lock.try_lock().map_err(|error| Error::Io { path: lock_path.clone(), error: error.into() })?;
-        let record = Record {
+        let mut record = Record {
             version: VERSION,
             id,
             state: State::Starting,
@@ -134,11 +142,12 @@ impl Open {
             queued: takes == Takes::Queued,
             limited: nostray_pen::bears_limit(),
             slot: details.slot.clone(),
-            shared: None,
+            shared: details.shared.clone(),
             traffic: None,
             last_exit: None,
             slept_with: None,
         };
+        complete(&mut record);
         if let Err(error) = record.write(&place) {
             std::fs::remove_file(&lock_path).ok();
             return Err(Error::Io { path: record::path(&place, &record.id), error });
@@ -184,9 +193,11 @@ impl Open {
                 self.write();
             }
             Event::Stopping(reason) => {
-                self.enter(State::Stopping { reason: reason.to_string() });
+                // Not written yet: most trees end so soon that the record is removed before a reader could see this.
+                self.become_state(State::Stopping { reason: reason.to_string() });
                 self.tell(Story::Stopping(Cause::of(reason)));
             }
+            Event::Lingering => self.write(),
             Event::Forked { child } => {
                 self.record.child = child.map(Process::from);
                 self.write();
@@ -218,9 +229,13 @@ impl Open {
     }
 
     pub(crate) fn enter(&mut self, state: State) {
+        self.become_state(state);
+        self.write();
+    }
+
+    fn become_state(&mut self, state: State) {
         self.record.state = state.without_secrets();
         self.record.since = now();
-        self.write();
     }
 
     pub(crate) fn write(&self) {

@@ -6,11 +6,12 @@
 //! instead of lines, and never recover from an invalid value. So the whole line is checked against the grammar of RFC 8259, and each
 //! name that decides where a message goes must occur once at most, in plain letters.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
-use crate::envelope::{Envelope, Kind, Message, NotAMessage, read};
+use crate::envelope::{self, Envelope, Kind, Message, NotAMessage, Top, read};
 use crate::id::Id;
 use crate::quick_read::{QuickEnvelope, quick_read};
 use crate::reply::{error, error_to, errors};
@@ -39,6 +40,41 @@ pub struct Agreement {
 #[derive(Debug, Clone, Default)]
 struct Object {
     names: Vec<Name>,
+    /// One bit for each length of a name, so that most other names need not be compared.
+    lengths: u64,
+}
+
+/// The bit of a length in [`Object::lengths`]. All long names have the same.
+fn length_bit(length: usize) -> u64 {
+    1 << length.min(63)
+}
+
+/// A deciding member: see [`Agreement::member`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Member(usize);
+
+/// Where the deciding members of a line are. A check finds all of them on its way, so the router need not look for any of them again.
+#[derive(Debug, Default)]
+pub struct Places {
+    /// Start and end for each of [`Agreement::objects`]; both are zero if the line has no such member.
+    places: Vec<(usize, usize)>,
+    is_batch: bool,
+}
+
+impl Places {
+    /// Where the value of a member is in the line that was checked last. `None` if the line has no such member, or is a batch.
+    #[must_use]
+    #[inline]
+    pub fn of(&self, Member(index): Member) -> Option<Range<usize>> {
+        let (start, end) = *self.places.get(index)?;
+        (end > 0 && !self.is_batch).then_some(start..end)
+    }
+
+    fn begin(&mut self, objects: usize, is_batch: bool) {
+        self.places.clear();
+        self.places.resize(objects, (0, 0));
+        self.is_batch = is_batch;
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -47,6 +83,8 @@ struct Name {
     folded: Box<str>,
     /// The deciding names in its value, if that is an object: an index into [`Agreement::objects`].
     object: usize,
+    /// What it means in a message.
+    means: Option<envelope::Name>,
 }
 
 /// How the router can pass a line on.
@@ -148,7 +186,9 @@ impl Agreement {
                     None => {
                         let new = agreement.objects.len();
                         agreement.objects.push(Object::default());
-                        let name = Name { name: (*name).into(), folded: fold(name).into(), object: new };
+                        let means = envelope::Name::plain(name.as_bytes());
+                        let name = Name { name: (*name).into(), folded: fold(name).into(), object: new, means };
+                        agreement.objects[object].lengths |= length_bit(name.name.len());
                         agreement.objects[object].names.push(name);
                         new
                     }
@@ -164,13 +204,42 @@ impl Agreement {
         Self { allows_nan: true, ..self }
     }
 
+    /// The member that a path leads to. `None` if no path with which this was made leads there.
+    #[must_use]
+    pub fn member(&self, path: &[&str]) -> Option<Member> {
+        let mut object = 0;
+        for name in path {
+            object = self.objects[object].names.iter().find(|known| *known.name == **name)?.object;
+        }
+        Some(Member(object))
+    }
+
     /// Checks a line, given without its ending: one message, or a list of them.
     pub fn check(&self, line: &[u8]) -> Result<Agreed, Disagreement> {
+        self.check_and_note(line, &mut Places::default())
+    }
+
+    /// Reads a line that was checked as one message, by the places that the check has noted. The same as [`read`], which has to read
+    /// it once more. `None` if it is a batch or no object.
+    #[must_use]
+    pub fn envelope<'a>(&self, line: &'a [u8], places: &Places) -> Option<Result<Envelope<'a>, NotAMessage>> {
+        let whole = places.of(Member(0)).filter(|whole| line.get(whole.start) == Some(&b'{'))?;
+        let mut top = Top::default();
+        for name in &self.objects[0].names {
+            if let Some(place) = places.of(Member(name.object)) {
+                top.note(name.means, line, place);
+            }
+        }
+        Some(Envelope::of(line, whole, top))
+    }
+
+    /// Like [`Agreement::check`], and notes where the deciding members are.
+    pub fn check_and_note(&self, line: &[u8], places: &mut Places) -> Result<Agreed, Disagreement> {
         let has_separators = !line.is_ascii() && {
             std::str::from_utf8(line).map_err(|_| Disagreement::NotJson("it is not UTF-8"))?;
             has_separators(line)
         };
-        let mut check = Check { agreement: self, line, at: 0, stack: Stack::default(), has_return: false };
+        let mut check = Check { agreement: self, line, at: 0, stack: Stack::default(), places, has_return: false };
         check.document()?;
         if has_separators || check.has_return {
             return Ok(Agreed::Rewritten(without_line_ends(line)));
@@ -216,6 +285,7 @@ struct Check<'a> {
     line: &'a [u8],
     at: usize,
     stack: Stack,
+    places: &'a mut Places,
     has_return: bool,
 }
 
@@ -224,7 +294,7 @@ struct Stack {
     depth: usize,
     /// One bit a level: whether it is an object.
     is_object: [u64; MAX_DEPTH.div_ceil(64)],
-    /// The deciding names of the outermost objects, and which of them have occurred.
+    /// The deciding names of the outermost objects, and which of them have occurred. A list has them for its place alone.
     names: [Option<(usize, u64)>; DECIDING_DEPTH],
 }
 
@@ -254,6 +324,13 @@ impl Stack {
         self.is_object[at / 64] >> (at % 64) & 1 == 1
     }
 
+    /// Closes the innermost object or list. Returns its index in [`Agreement::objects`], if it is the value of a deciding name.
+    #[inline]
+    fn pop(&mut self) -> Option<usize> {
+        self.depth -= 1;
+        self.names.get(self.depth).copied().flatten().map(|(object, _)| object)
+    }
+
     /// The deciding names of the innermost object.
     fn names(&mut self) -> Option<&mut (usize, u64)> {
         self.names.get_mut(self.depth - 1)?.as_mut()
@@ -268,8 +345,12 @@ impl Check<'_> {
         // An outermost list is a batch, and each of its items is a message.
         let is_batch = self.peek() == Some(b'[');
         let mut object = Some(0);
+        self.places.begin(self.agreement.objects.len(), is_batch);
         loop {
             // A value begins here.
+            if let Some(object) = object {
+                self.places.places[object].0 = self.at;
+            }
             match self.peek() {
                 Some(b'{') => {
                     self.at += 1;
@@ -277,7 +358,7 @@ impl Check<'_> {
                     self.space();
                     if self.peek() == Some(b'}') {
                         self.at += 1;
-                        self.stack.depth -= 1;
+                        self.stack.pop();
                     } else {
                         object = self.key()?;
                         continue;
@@ -285,11 +366,11 @@ impl Check<'_> {
                 }
                 Some(b'[') => {
                     self.at += 1;
-                    self.stack.push(false, None)?;
+                    self.stack.push(false, object)?;
                     self.space();
                     if self.peek() == Some(b']') {
                         self.at += 1;
-                        self.stack.depth -= 1;
+                        self.stack.pop();
                     } else {
                         object = (is_batch && self.stack.depth == 1).then_some(0);
                         continue;
@@ -303,6 +384,9 @@ impl Check<'_> {
             }
             // A value has ended here.
             loop {
+                if let Some(object) = object {
+                    self.places.places[object].1 = self.at;
+                }
                 self.space();
                 if self.stack.depth == 0 {
                     let is_all = self.at == self.line.len();
@@ -321,7 +405,7 @@ impl Check<'_> {
                     }
                     (Some(b'}'), true) | (Some(b']'), false) => {
                         self.at += 1;
-                        self.stack.depth -= 1;
+                        object = self.stack.pop();
                     }
                     (None, _) => return Err(Disagreement::NotJson("it ends too early")),
                     _ => return Err(Disagreement::NotJson("a comma or a bracket is missing")),
@@ -359,7 +443,7 @@ impl Check<'_> {
         self.space();
         match self.stack.names() {
             None => Ok(None),
-            Some((object, seen)) => decides(&self.agreement.objects[*object].names, key, is_plain, seen),
+            Some((object, seen)) => decides(&self.agreement.objects[*object], key, is_plain, seen),
         }
     }
 
@@ -394,8 +478,13 @@ impl Check<'_> {
 }
 
 /// Checks one name, given with its quotes, in an object with deciding names. Returns the deciding names of its value.
-fn decides(names: &[Name], key: &[u8], is_plain: bool, seen: &mut u64) -> Checked<Option<usize>> {
+fn decides(Object { names, lengths }: &Object, key: &[u8], is_plain: bool, seen: &mut u64) -> Checked<Option<usize>> {
     let inside = &key[1..key.len() - 1];
+    let is_simple = is_plain && inside.is_ascii();
+    // No reader takes it for a name of another length.
+    if is_simple && lengths & length_bit(inside.len()) == 0 {
+        return Ok(None);
+    }
     if let Some(index) = names.iter().position(|name| name.name.as_bytes() == inside) {
         if *seen >> index & 1 == 1 {
             return Err(Disagreement::Twice(names[index].name.clone()));
@@ -403,7 +492,6 @@ fn decides(names: &[Name], key: &[u8], is_plain: bool, seen: &mut u64) -> Checke
         *seen |= 1 << index;
         return Ok(Some(names[index].object));
     }
-    let is_simple = is_plain && inside.is_ascii();
     if is_simple && names.iter().all(|name| !name.name.as_bytes().eq_ignore_ascii_case(inside)) {
         return Ok(None);
     }

@@ -149,7 +149,7 @@ fn summary(line: &[u8]) -> LineSummary {
 
 impl<'a> Envelope<'a> {
     #[inline]
-    fn of(line: &'a [u8], place: Range<usize>, top: Top<'a>) -> Result<Self, NotAMessage> {
+    pub(crate) fn of(line: &'a [u8], place: Range<usize>, top: Top<'a>) -> Result<Self, NotAMessage> {
         let kind = top.kind()?;
         let id = top.id_at.map(|id| id.start - place.start..id.end - place.start);
         Ok(Self { text: &line[place], kind, id })
@@ -210,8 +210,9 @@ impl Name {
         }
     }
 
+    /// The member that a key, given without quotes and escapes, names.
     #[inline]
-    fn plain(key: &[u8]) -> Option<Self> {
+    pub(crate) fn plain(key: &[u8]) -> Option<Self> {
         Some(match key {
             b"jsonrpc" => Self::Jsonrpc,
             b"id" => Self::Id,
@@ -228,19 +229,23 @@ impl<'a> Top<'a> {
     #[inline]
     fn of(text: &'a [u8], open: usize) -> Option<(Self, usize)> {
         let mut top = Self::default();
-        let end = visit(text, open, |key, place| {
-            let value = &text[place.clone()];
-            match Name::of(key) {
-                Some(Name::Jsonrpc) => top.jsonrpc = Some(value),
-                Some(Name::Id) => (top.id, top.id_at) = (Some(value), Some(place)),
-                Some(Name::Method) => top.method = Some(value),
-                Some(Name::Params) => top.params = Some(value),
-                Some(Name::Result) => top.result = Some(value),
-                Some(Name::Error) => top.error = Some(value),
-                None => {}
-            }
-        })?;
+        let end = visit(text, open, |key, place| top.note(Name::of(key), text, place))?;
         Some((top, end))
+    }
+
+    /// The member of this name is at this place.
+    #[inline]
+    pub(crate) fn note(&mut self, name: Option<Name>, text: &'a [u8], place: Range<usize>) {
+        let value = &text[place.clone()];
+        match name {
+            Some(Name::Jsonrpc) => self.jsonrpc = Some(value),
+            Some(Name::Id) => (self.id, self.id_at) = (Some(value), Some(place)),
+            Some(Name::Method) => self.method = Some(value),
+            Some(Name::Params) => self.params = Some(value),
+            Some(Name::Result) => self.result = Some(value),
+            Some(Name::Error) => self.error = Some(value),
+            None => {}
+        }
     }
 
     fn is_jsonrpc(&self) -> bool {

@@ -16,7 +16,7 @@ mod reply;
 mod scan;
 mod text;
 
-pub use agreement::{Agreed, Agreement, Disagreement, Refusal};
+pub use agreement::{Agreed, Agreement, Disagreement, Member, Places, Refusal};
 pub use envelope::{Envelope, Kind, Message, NotAMessage, Outcome, read};
 pub use framing::{Found, Line, Lines, Span};
 pub use id::{Id, IdToken};

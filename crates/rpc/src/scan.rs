@@ -4,19 +4,19 @@
 //! bit mask for each class of bytes that matters. The depth is a counter, so deep nesting needs no stack.
 //!
 //! # Why not serde_json's raw values
-//! They take 1.4 to 6.7 times as long for the same envelope, since they check the grammar of the whole value. Nanoseconds per
+//! They take 1.5 to 6.0 times as long for the same envelope, since they check the grammar of the whole value. Nanoseconds per
 //! message, on a 2-core virtual machine (`cargo run --release -p nostray-rpc --example raw_values`):
 //!
 //! | line | bytes | `quick_read` | `read` | `Agreement::check` | `&RawValue` | `Box<RawValue>` |
 //! | --- | ---: | ---: | ---: | ---: | ---: | ---: |
-//! | request, 200 B | 199 | 17 | 142 | 303 | 264 | 308 |
-//! | result, 200 B | 218 | 12 | 131 | 174 | 182 | 222 |
-//! | result, 4 KiB of text | 4,124 | 12 | 203 | 374 | 806 | 909 |
-//! | result, 4 KiB of objects | 4,038 | 12 | 1,122 | 7,015 | 5,178 | 5,277 |
-//! | result, 1 MiB of text | 1,047,992 | 50 | 24,967 | 57,265 | 167,209 | 194,258 |
-//! | result, 1 MiB of code | 1,040,092 | 90 | 311,933 | 434,695 | 811,805 | 837,242 |
-//! | result, 1 MiB of objects | 1,016,038 | 150 | 267,878 | 1,779,471 | 1,299,248 | 1,363,263 |
-//! | request, params 60 deep | 297 | 14 | 251 | 583 | 585 | 635 |
+//! | request, 200 B | 199 | 12 | 143 | 270 | 261 | 308 |
+//! | result, 200 B | 218 | 6 | 133 | 162 | 193 | 229 |
+//! | result, 4 KiB of text | 4,124 | 6 | 206 | 359 | 756 | 850 |
+//! | result, 4 KiB of objects | 4,038 | 7 | 1,143 | 6,167 | 5,172 | 5,274 |
+//! | result, 1 MiB of text | 1,047,992 | 30 | 25,217 | 57,285 | 151,435 | 174,850 |
+//! | result, 1 MiB of code | 1,040,092 | 141 | 318,854 | 436,490 | 815,743 | 877,585 |
+//! | result, 1 MiB of objects | 1,016,038 | 1,102 | 271,634 | 1,505,079 | 1,304,320 | 1,439,592 |
+//! | request, params 60 deep | 297 | 11 | 254 | 536 | 601 | 646 |
 //!
 //! `Agreement::check` checks the whole grammar too. Raw values cannot replace it, since it also finds names that occur twice. Nor
 //! can serde_json read a line that arrives in pieces ([`LongLineReader`](crate::LongLineReader)), or a line with NaN, which Python

@@ -14,12 +14,15 @@ use crate::memory::Note;
 const MAX_GIVEN_UP: usize = 1024;
 /// So many deadlines are kept although nothing is in flight, and so many places for what is.
 const FEW: usize = 64;
+/// So many places are kept for a while after more were in flight: many calls at a time tend to come again at once, and a table that grows
+/// moves everything in it.
+const KEPT_FOR_A_WHILE: usize = 512;
 
 /// One request on its way.
 #[derive(Debug)]
 pub(crate) struct Flight {
-    /// What its answer will mean.
-    pub(crate) note: Note,
+    /// What its answer will mean; none if that is [`Note::Nothing`], as for nearly all of them.
+    note: Option<Box<Note>>,
     /// Requests of one batch are answered in one batch, if nostray has to answer them.
     pub(crate) batch: Option<u64>,
     pub(crate) hold: Hold,
@@ -29,6 +32,18 @@ pub(crate) struct Flight {
     method: Method,
     /// When the child was given it.
     since: Moment,
+}
+
+impl Flight {
+    /// What its answer means.
+    pub(crate) fn note(&self) -> &Note {
+        self.note.as_deref().unwrap_or(&Note::Nothing)
+    }
+
+    /// The same for the caller to keep.
+    pub(crate) fn into_note(self) -> Note {
+        self.note.map_or(Note::Nothing, |note| *note)
+    }
 }
 
 /// A request of the host.
@@ -106,6 +121,7 @@ impl Flights {
         if let Some(deadline) = deadline.filter(|_| hold != Hold::Nothing) {
             self.deadlines.push_back((deadline, id.clone(), self.serial));
         }
+        let note = (note != Note::Nothing).then(|| Box::new(note));
         let flight = Flight { note, batch, hold, is_withdrawn: false, serial: self.serial, method, since };
         match self.by_id.entry(id) {
             Entry::Occupied(first) => self.twice.push_back((first.key().clone(), flight)),
@@ -142,14 +158,14 @@ impl Flights {
     /// How many of this kind are in flight.
     pub(crate) fn count_of(&self, is_it: impl Fn(&Note) -> bool) -> usize {
         let twice = self.twice.iter().map(|(_, flight)| flight);
-        self.by_id.values().chain(twice).filter(|flight| is_it(&flight.note)).count()
+        self.by_id.values().chain(twice).filter(|flight| is_it(flight.note())).count()
     }
 
     /// What the answers to these mean is of no interest any more.
     pub(crate) fn forget(&mut self, is_it: impl Fn(&Note) -> bool) {
         let twice = self.twice.iter_mut().map(|(_, flight)| flight);
-        for flight in self.by_id.values_mut().chain(twice).filter(|flight| is_it(&flight.note)) {
-            flight.note = Note::Nothing;
+        for flight in self.by_id.values_mut().chain(twice).filter(|flight| is_it(flight.note())) {
+            flight.note = None;
         }
     }
 
@@ -158,14 +174,26 @@ impl Flights {
         self.work + self.light > 0
     }
 
-    /// Whether its answer means nothing to us.
-    pub(crate) fn is_plain(&self, id: &Id) -> bool {
-        self.by_id.get(id).is_some_and(|flight| flight.note == Note::Nothing)
+    /// The child has answered this one, if its answer means nothing to us. Otherwise it stays.
+    pub(crate) fn answered_plainly(&mut self, id: Id) -> Option<Flight> {
+        let Entry::Occupied(place) = self.by_id.entry(id) else { return None };
+        if place.get().note.is_some() {
+            return None;
+        }
+        let (id, flight) = place.remove_entry();
+        self.has_left(&id, &flight);
+        Some(flight)
     }
 
     /// The child has answered.
     pub(crate) fn answered(&mut self, id: &Id) -> Option<Flight> {
         let flight = self.by_id.remove(id)?;
+        self.has_left(id, &flight);
+        Some(flight)
+    }
+
+    /// This one is in flight no more, and another one with its id takes its place.
+    fn has_left(&mut self, id: &Id, flight: &Flight) {
         self.count(flight.hold, -1);
         if let Some(at) = self.twice.iter().position(|(other, _)| other == id)
             && let Some((id, next)) = self.twice.remove(at)
@@ -175,7 +203,6 @@ impl Flights {
         if self.by_id.is_empty() {
             self.are_over();
         }
-        Some(flight)
     }
 
     /// The method that a request names, to be counted.
@@ -197,14 +224,24 @@ impl Flights {
         }
     }
 
-    /// Nothing is in flight: gives back what many have needed.
+    /// Nothing is in flight: gives back what very many have needed.
     fn are_over(&mut self) {
         self.deadlines.clear();
         self.given_up.clear();
-        self.by_id.shrink_to(FEW);
+        self.by_id.shrink_to(KEPT_FOR_A_WHILE);
         self.twice.shrink_to(FEW);
         self.deadlines.shrink_to(FEW);
         self.given_up.shrink_to(FEW);
+    }
+
+    /// Whether memory is kept that only many at a time need.
+    pub(crate) fn holds_spare_memory(&self) -> bool {
+        self.by_id.capacity() > 2 * FEW
+    }
+
+    /// Gives back what many at a time have needed.
+    pub(crate) fn tidy(&mut self) {
+        self.by_id.shrink_to(FEW);
     }
 
     /// Takes out the last one with this id: it has not been made.
@@ -227,10 +264,10 @@ impl Flights {
     /// Takes out a handshake that is not answered yet.
     pub(crate) fn take_handshake(&mut self) -> Option<(Id, Note)> {
         let is_one = |flight: &Flight| {
-            matches!(flight.note, Note::Initialize(_)) && flight.batch.is_none() && flight.hold == Hold::Work
+            matches!(flight.note(), Note::Initialize(_)) && flight.batch.is_none() && flight.hold == Hold::Work
         };
         let id = self.by_id.iter().find(|(_, flight)| is_one(flight)).map(|(id, _)| id.clone())?;
-        self.answered(&id).map(|flight| (id, flight.note))
+        self.answered(&id).map(|flight| (id, flight.into_note()))
     }
 
     fn all_with<'a>(&'a mut self, id: &'a Id) -> impl Iterator<Item = &'a mut Flight> {
@@ -265,7 +302,9 @@ impl Flights {
         let twice = self.twice.iter().map(|(id, flight)| (id, flight));
         let mut all: Vec<_> = self.by_id.iter().chain(twice).filter_map(light).collect();
         all.sort_unstable_by_key(|(serial, _)| *serial);
-        all.into_iter().filter_map(|(serial, id)| self.take(&id, serial).map(|flight| (id, flight.note))).collect()
+        all.into_iter()
+            .filter_map(|(serial, id)| self.take(&id, serial).map(|flight| (id, flight.into_note())))
+            .collect()
     }
 
     /// When the next one has taken too long.

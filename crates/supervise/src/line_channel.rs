@@ -1,11 +1,12 @@
-//! Our ends of a connection that carries lines: the pipes of a child, or the socket of a front or steward. Nothing blocks.
+//! Our ends of a connection that carries lines: the pipes of a child, or those between a front and a steward. Nothing blocks.
 
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nostray_rpc::Lines;
-use nostray_sys::stream::{self, Sink, widen};
+use nostray_sys::local;
+use nostray_sys::stream::{self, Ends, Sink, widen};
 
 use crate::outbox::{Outbox, WIDE};
 use crate::sent_lines::SentLines;
@@ -22,6 +23,8 @@ pub struct LineChannel {
     unread: Vec<u8>,
     /// Where what is sent to us comes from, until it ends.
     reader: Option<OwnedFd>,
+    /// The descriptors that came with it, if it is a socket over which some may come.
+    handed: Option<Vec<OwnedFd>>,
     /// Taken out while it is read.
     from: Option<Lines>,
     /// Its output has been given more room.
@@ -29,11 +32,27 @@ pub struct LineChannel {
 }
 
 impl LineChannel {
-    /// Writes to `writer` and reads from `reader`.
+    /// A connection with another process of ours, over two pipes.
     #[must_use]
-    pub fn new(writer: OwnedFd, reader: OwnedFd, to: Outbox, max_line: usize) -> Self {
-        let from = Some(Lines::new(max_line));
-        Self { writer: Some(writer), to, sent: None, unread: Vec::new(), reader: Some(reader), from, is_wide: false }
+    pub fn new(Ends { writer, reader }: Ends, max_line: usize) -> Self {
+        Self { sent: None, ..Self::with_child(Some((writer, reader)), max_line) }
+    }
+
+    /// The same over a socket, by which descriptors may come.
+    pub fn over_socket(socket: &OwnedFd, max_line: usize) -> io::Result<Self> {
+        let ends = Ends { writer: local::again(socket)?, reader: local::again(socket)? };
+        Ok(Self { to: Outbox::new(Sink::Socket), handed: Some(Vec::new()), ..Self::new(ends, max_line) })
+    }
+
+    /// Goes on over these two pipes, with what was not read to its end.
+    pub fn move_to(&mut self, Ends { writer, reader }: Ends) {
+        (self.writer, self.reader, self.handed) = (Some(writer), Some(reader), None);
+        self.to = Outbox::new(Sink::OwnPipe);
+    }
+
+    /// Takes the descriptors that came with what was read.
+    pub fn take_handed(&mut self) -> Vec<OwnedFd> {
+        self.handed.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// The same with a child that has a pipe for its input: see [`LineChannel::take_unread`]. To a daemon, which has no input, nothing is sent.
@@ -46,6 +65,7 @@ impl LineChannel {
             sent: Some(SentLines::default()),
             unread: Vec::new(),
             reader,
+            handed: None,
             from: Some(Lines::new(max_line)),
             is_wide: false,
         }
@@ -179,7 +199,11 @@ impl LineChannel {
     pub fn read(&mut self) -> Option<(Option<usize>, Lines)> {
         let reader = self.reader.as_ref()?;
         let mut lines = self.from.take()?;
-        let count = stream::read(reader, lines.space()).unwrap_or(Some(0));
+        let read = match &mut self.handed {
+            None => stream::read(reader, lines.space()),
+            Some(handed) => local::receive_with(reader.as_fd(), lines.space(), handed),
+        };
+        let count = read.unwrap_or(Some(0));
         lines.filled(count.unwrap_or(0));
         Some((count, lines))
     }

@@ -1,43 +1,23 @@
 //! The floor of nostray: every system call that the rest stands on, behind signatures that cannot be
 //! misused. **The only crate with unsafe code.** Nothing here knows what a pen or a host is.
 //!
-//! Linux only. What another platform would have to offer is what `nostray-pen` calls from here.
+//! What is per platform is in a folder of its own, `linux` and `windows`, under the same names; what has no folder is the same everywhere.
+//! Elsewhere only the latter is there, so that what needs no process (`nostray-rpc`) can be built.
 
-#[cfg(not(target_os = "linux"))]
-compile_error!("nostray contains process trees on Linux only, so far");
-
-pub mod allocator;
-pub mod cgroup;
-pub mod clock;
-pub mod descriptors;
 pub mod escalation;
-pub mod events;
-pub mod exec;
-pub mod fifo;
-pub mod folder_watch;
-pub mod identity;
-pub mod listeners;
-pub mod local;
-pub mod mailbox;
-pub mod memory;
-pub mod namespace;
-pub mod other_end;
-pub mod pidfd;
-pub mod poll;
-pub mod proc;
-pub mod process;
 pub mod random;
-pub mod replace;
+#[cfg(any(target_os = "linux", windows))]
 pub mod secrets;
-pub mod shared_words;
-pub mod signal;
-pub mod standstill;
-pub mod startup;
-pub mod stream;
-pub mod terminal_settings;
 pub mod text;
-pub mod unix_peer;
 
-pub use pidfd::Pidfd;
-pub use process::Pid;
-pub use signal::Signal;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(target_os = "linux")]
+pub use linux::*;
+#[cfg(windows)]
+pub use windows::*;
+#[cfg(any(target_os = "linux", windows))]
+pub use {pidfd::Pidfd, process::Pid, signal::Signal};

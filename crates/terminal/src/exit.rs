@@ -1,9 +1,11 @@
 //! What the program ends with. The standard library's own type does not tell its number, which a program without the standard
 //! library's `main` has to return.
 
+use nostray_sys::process::Code;
+
 /// An exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ExitCode(u8);
+pub struct ExitCode(Code);
 
 impl ExitCode {
     /// The command did what it was asked to do, and all is well.
@@ -13,13 +15,13 @@ impl ExitCode {
 
     /// The number that the program returns to the kernel.
     #[must_use]
-    pub fn number(self) -> u8 {
+    pub fn number(self) -> Code {
         self.0
     }
 }
 
-impl From<u8> for ExitCode {
-    fn from(number: u8) -> Self {
+impl From<Code> for ExitCode {
+    fn from(number: Code) -> Self {
         Self(number)
     }
 }

@@ -16,6 +16,10 @@ pub mod story_text;
 pub mod tree;
 mod troubles;
 
+#[cfg_attr(target_os = "linux", path = "linux/stopped_broker.rs")]
+#[cfg_attr(windows, path = "windows/stopped_broker.rs")]
+mod stopped_broker;
+
 pub use action::Action;
 pub use ends::Ends;
 pub use history::{Rates, Sample};

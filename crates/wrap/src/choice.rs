@@ -18,6 +18,8 @@ pub struct Wishes {
     pub hibernate: Option<String>,
     /// Servers that the user has named, and so vouches for.
     pub named: Vec<String>,
+    /// Nothing can be shared or put to sleep on this machine.
+    pub run_alone: bool,
 }
 
 /// How a server is to be run.
@@ -133,6 +135,10 @@ pub fn is_named(wish: &str, name: &str, words: &[String]) -> bool {
 pub fn choose(entry: &Entry, words: &[String], wishes: &Wishes) -> Choice {
     let has = |list: &[String]| list.iter().any(|wish| is_named(wish, &entry.name, words));
     let known = find(words);
+    if wishes.run_alone {
+        let reason = "each session keeps its own".to_owned();
+        return Choice { way: Way::Run, options: Vec::new(), reason, note: None };
+    }
     let (way, reason) = if has(&wishes.run) {
         (Way::Run, "as you said".to_owned())
     } else if has(&wishes.share) {

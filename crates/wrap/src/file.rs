@@ -7,11 +7,10 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nostray_sys::replace;
+use nostray_sys::{files, replace};
 
 use crate::hosts::Lock;
 
@@ -110,11 +109,10 @@ fn beside(path: &Path, end: &str) -> PathBuf {
 /// # Errors
 /// If the file cannot be edited or written. It is as it was then.
 pub fn edit(path: &Path, lock: Lock, keep_backup: bool, edit: Edit<'_>) -> Result<Written, Error> {
-    let path = path.canonicalize()?;
+    let path = files::real_path(path)?;
     let folder = path.parent().ok_or_else(|| Error::Unreadable("is not a file".to_owned()))?;
-    // Two processes of nostray take turns. A folder can be locked by every process that can read it.
-    let turn = File::open(folder)?;
-    replace::lock(&turn)?;
+    // Two processes of nostray take turns.
+    let _turn = replace::take_turn(folder)?;
     let _held = match lock {
         Lock::None => None,
         Lock::Folder => Some(HostLock::take(beside(&path, ".lock"))?),
@@ -127,10 +125,10 @@ pub fn edit(path: &Path, lock: Lock, keep_backup: bool, edit: Edit<'_>) -> Resul
             return Ok(Written { has_changed: false, backup });
         }
         let old = File::open(&path)?;
-        if old.metadata()?.mode() & 0o222 == 0 || !may_write(&path) {
+        if old.metadata()?.permissions().readonly() || !replace::may_write(&path) {
             return Err(Error::ReadOnly);
         }
-        if old.metadata()?.nlink() > 1 {
+        if replace::has_other_names(&old)? {
             return Err(Error::Linked);
         }
         if keep_backup {
@@ -163,10 +161,6 @@ fn wait_for_writer(file: &File) {
     }
 }
 
-fn may_write(path: &Path) -> bool {
-    rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
-}
-
 /// Keeps what a file was before its first edit. A backup that is there is older, and stays, unless this call has made it.
 fn keep(path: &Path, old: &File, bytes: &[u8], made: &mut bool) -> io::Result<PathBuf> {
     let backup = backup_of(path);
@@ -185,7 +179,7 @@ fn keep(path: &Path, old: &File, bytes: &[u8], made: &mut bool) -> io::Result<Pa
 /// # Errors
 /// If it cannot be removed.
 pub fn forget_backup(path: &Path) -> io::Result<Option<PathBuf>> {
-    let backup = backup_of(&path.canonicalize()?);
+    let backup = backup_of(&files::real_path(path)?);
     match std::fs::remove_file(&backup) {
         Ok(()) => Ok(Some(backup)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -202,7 +196,7 @@ struct New {
 impl New {
     fn beside(path: &Path, like: &File, bytes: &[u8]) -> io::Result<Self> {
         let new = beside(path, &format!(".{:016x}.nostray", nostray_sys::process::random()));
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        let mut file = files::private(OpenOptions::new().write(true).create_new(true)).open(&new)?;
         let new = Self { path: new, is_kept: false };
         file.write_all(bytes)?;
         replace::copy_attributes(like, &file)?;

@@ -407,7 +407,8 @@ impl Folders {
         fn variable(name: &str) -> Option<PathBuf> {
             std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
         }
-        Self { system: System::Linux, home: variable("HOME"), variable }
+        let (system, home) = if cfg!(windows) { (System::Windows, "USERPROFILE") } else { (System::Linux, "HOME") };
+        Self { system, home: variable(home), variable }
     }
 
     fn folder(&self, from: From) -> Option<PathBuf> {

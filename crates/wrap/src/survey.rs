@@ -129,7 +129,7 @@ pub fn is_program(word: &str) -> bool {
 /// The file that a name or a path leads to, if this user can start it.
 #[must_use]
 pub fn resolve(word: &str) -> Option<PathBuf> {
-    if word.contains('/') {
+    if Path::new(word).components().count() > 1 {
         Some(PathBuf::from(word)).filter(|path| is_executable(path))
     } else {
         all_in_path(word).next()
@@ -144,7 +144,7 @@ pub fn all_in_path(name: &str) -> impl Iterator<Item = PathBuf> {
 }
 
 fn is_executable(path: &Path) -> bool {
-    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+    nostray_sys::exec::may_execute(path).is_ok()
 }
 
 /// What to write for this program, so that a host finds it. Hosts often give their children a short PATH, so that only a program in a
@@ -153,7 +153,8 @@ fn is_executable(path: &Path) -> bool {
 pub fn own_name() -> String {
     let own = std::env::current_exe().ok().filter(|path| path.exists());
     let is_own = |path: &Path| path.canonicalize().ok() == own.as_ref().and_then(|own| own.canonicalize().ok());
-    let in_folder = |folder: &Path| Some(folder.join("nostray")).filter(|path| is_own(path));
+    let name = format!("nostray{}", std::env::consts::EXE_SUFFIX);
+    let in_folder = |folder: &Path| Some(folder.join(&name)).filter(|path| is_own(path));
     if ["/usr/bin", "/bin", "/usr/local/bin"].iter().any(|folder| in_folder(Path::new(folder)).is_some()) {
         return "nostray".to_owned();
     }

@@ -1,6 +1,6 @@
 //! The stewards of a broker, one for each child that is shared.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -23,7 +23,7 @@ use super::{no, say};
 use crate::key::{Key, Keys, Parts, Salt};
 
 /// How many children may be shared at a time.
-const MAX_CHILDREN: usize = 256;
+const MAX_CHILDREN: usize = 512;
 
 /// All of them.
 #[derive(Debug, Default)]
@@ -111,7 +111,8 @@ impl Stewards {
             None if self.all.len() >= MAX_CHILDREN => {
                 return Err((no(format!("there are {MAX_CHILDREN} shared children already"), false), connection));
             }
-            None => match Steward::start(attach, self.why_apart(attach, &parts), base, parts) {
+            None => match Steward::start(attach, self.why_apart(attach, &parts), self.taking_sessions(), base, parts)
+            {
                 Ok(steward) => {
                     self.counted += 1;
                     if let Some(name) = &steward.name {
@@ -141,11 +142,19 @@ impl Stewards {
         Ok(())
     }
 
+    /// The records of all children that take sessions: each is for a key of its own.
+    fn taking_sessions(&self) -> HashSet<String> {
+        let taking: HashSet<u64> = self.by_key.values().copied().collect();
+        let all = self.all.iter().filter(|(number, _)| taking.contains(number));
+        all.filter_map(|(_, steward)| steward.id.clone()).collect()
+    }
+
     /// Why a session gets a new child although a child of its command runs: the reason that its front gives, or the differences from
     /// the most similar child.
     fn why_apart(&self, attach: &Attach, parts: &Parts) -> Option<String> {
-        let taking = self.all.iter().filter(|(number, _)| self.by_key.values().any(|other| other == number));
-        let others = taking.filter_map(|(_, steward)| Some((parts.apart_from(&steward.parts)?, &steward.id)));
+        let taking: HashSet<u64> = self.by_key.values().copied().collect();
+        let others = self.all.iter().filter(|(number, _)| taking.contains(number));
+        let others = others.filter_map(|(_, steward)| Some((parts.apart_from(&steward.parts)?, &steward.id)));
         let nearest = || others.min_by_key(|((differences, _), _)| *differences);
         attach.because.clone().or_else(|| {
             let ((_, why), id) = nearest()?;
@@ -154,9 +163,9 @@ impl Stewards {
         })
     }
 
-    /// The control socket of the steward with this index is readable or writable.
-    pub(super) fn on(&mut self, at: usize) {
-        let Some((number, steward)) = self.all.get_mut(at) else { return };
+    /// The control socket of the steward with this index is readable or writable. True if the steward has closed it.
+    pub(super) fn on(&mut self, at: usize) -> bool {
+        let Some((number, steward)) = self.all.get_mut(at) else { return false };
         let number = *number;
         steward.tell_on();
         loop {
@@ -170,9 +179,9 @@ impl Stewards {
                 Received::Message(ToBroker::Idle { .. }, _) => {}
                 Received::Closed => {
                     steward.is_gone = true;
-                    return;
+                    return true;
                 }
-                Received::Nothing => return,
+                Received::Nothing => return false,
             }
         }
     }
@@ -197,8 +206,8 @@ impl Stewards {
         suspected
     }
 
-    /// Forgets the stewards that have ended.
-    pub(super) fn look_after(&mut self) {
+    /// Forgets the stewards that have ended. True if one is about to, and is to be looked at again.
+    pub(super) fn look_after(&mut self) -> bool {
         let Self { all, by_key, commands, .. } = self;
         all.retain_mut(|(number, steward)| {
             // A debugger reaps a steward that was killed under it first, and may never do so.
@@ -217,6 +226,7 @@ impl Stewards {
             }
             !ended
         });
+        all.iter().any(|(_, steward)| steward.is_gone)
     }
 
     pub(super) fn stop(&mut self, again: bool, why: &str) {
@@ -228,10 +238,17 @@ impl Stewards {
 }
 
 impl Steward {
-    fn start(attach: &Attach, because: Option<String>, base: Key, parts: Parts) -> std::io::Result<Self> {
+    fn start(
+        attach: &Attach,
+        because: Option<String>,
+        beside: HashSet<String>,
+        base: Key,
+        parts: Parts,
+    ) -> std::io::Result<Self> {
         let (ours, theirs) = message_pair()?;
         let (key, any_dir, settings) = (attach.key.clone(), attach.any_dir, attach.settings.clone());
-        StewardSetup { command: attach.command.clone(), key, any_dir, because, settings }.send(ours.as_fd())?;
+        StewardSetup { command: attach.command.clone(), key, any_dir, because, beside, settings }
+            .send(ours.as_fd())?;
         let mut command = Command::new("/proc/self/exe");
         // Its title needs as much room as this.
         command.arg0("nostray-steward").args(["broker", "steward"]);

@@ -8,6 +8,7 @@ use nostray_supervise::Protocol;
 use super::calls::{Call, Note};
 use super::claim::{Claim, Fit, Need};
 use super::edits::{Edits, Token};
+use super::gate::Checked;
 use super::levels::{self, Level};
 use super::meta::Meta;
 use super::queue::QueuedMessage;
@@ -24,6 +25,8 @@ pub(super) struct Ask<'a> {
     pub(super) method: &'a str,
     pub(super) params: Option<Range<usize>>,
     pub(super) batch: Option<u64>,
+    /// The line that it is, if it comes straight from the gate.
+    pub(super) line: Option<Checked<'a>>,
 }
 
 /// What becomes of it if it does not go to the child.
@@ -60,7 +63,8 @@ impl<'a> Ask<'a> {
         params: Option<&'a [u8]>,
         batch: Option<u64>,
     ) -> Self {
-        Self { text, id: place_in(text, id), method, params: params.map(|params| place_in(text, params)), batch }
+        let params = params.map(|params| place_in(text, params));
+        Self { text, id: place_in(text, id), method, params, batch, line: None }
     }
 
     /// The params.
@@ -119,7 +123,7 @@ impl Router {
         let (meta, plan) = match self.protocol {
             Protocol::JsonRpc => (Meta::default(), Plan::new(Note::Nothing)),
             Protocol::Mcp => {
-                let meta = Meta::of(ask.text, ask.params.clone());
+                let meta = ask.line.map_or_else(|| Meta::of(ask.text, ask.params.clone()), Meta::noted);
                 let plan = self.plan(session_id, ask, &meta)?;
                 (meta, plan)
             }

@@ -1,13 +1,9 @@
 //! What the child says: to which session it belongs, and what it means for the calls in flight.
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
-use memchr::memmem::Finder;
-use nostray_rpc::{
-    Envelope, Id, Kind, LineSummary, Message, NotAMessage, Outcome, QuickSpans, error, error_to, find,
-    quick_read_spans, read, result_to,
-};
+use memchr::memmem;
+use nostray_rpc::{Envelope, Id, Kind, LineSummary, Message, NotAMessage, Outcome, error, error_to, find, result_to};
 use nostray_supervise::Moment;
 use nostray_supervise::error_text::too_long;
 
@@ -15,6 +11,7 @@ use super::admission::place_in;
 use super::calls::{Call, Note};
 use super::claim::{Claim, Need};
 use super::edits::Edits;
+use super::gate::Checked;
 use super::notifications::SUBSCRIPTION_KEY;
 use super::reverse::text_at;
 use super::sessions::SessionId;
@@ -31,18 +28,15 @@ const LONGEST_TASK: usize = 4096;
 /// A server that does not know the version that it was asked for may know another.
 const UNSUPPORTED_VERSION: i64 = -32022;
 
-static TASK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"taskId\""));
-static ASKS_BACK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"input_required\""));
-
 impl Router {
     /// Takes in a line of the child that every reader understands in the same way.
-    pub(super) fn child_says_clearly(&mut self, text: &[u8], now: Moment) -> FromChild {
-        if let Some((session_id, edits)) = self.child_says_the_usual(text, now) {
+    pub(super) fn child_says_clearly(&mut self, line: Checked<'_>, now: Moment) -> FromChild {
+        if let Some((session_id, edits)) = self.child_says_the_usual(line, now) {
             self.go_on();
             return FromChild::To(session_id, edits);
         }
-        match read(text) {
-            Ok(Message::One(envelope)) => self.child_message(text, &envelope, now),
+        match self.gate.read(line) {
+            Ok(Message::One(envelope)) => self.child_message(line.text, &envelope, now),
             Ok(Message::Batch(envelopes)) => self.child_batch(&envelopes, now),
             Err(not) => self.log_line_of_child(&not, now),
         }
@@ -61,13 +55,13 @@ impl Router {
     }
 
     /// Nearly all that a child says is the result of a call that means nothing to us but whose it is.
-    fn child_says_the_usual(&mut self, text: &[u8], now: Moment) -> Option<(SessionId, Edits)> {
-        let QuickSpans::Result { id, .. } = quick_read_spans(text)? else { return None };
-        let ours = number(&text[id.clone()])?;
+    fn child_says_the_usual(&mut self, line: Checked<'_>, now: Moment) -> Option<(SessionId, Edits)> {
+        let id = line.id_of_result()?;
+        let ours = number(&line.text[id.clone()])?;
         let call = self.calls.get(ours)?;
         let is_plain = match call.note {
-            Note::Nothing => !self.is_mcp() || !mentions_task(text),
-            Note::MayAskBack => ASKS_BACK.find(text).is_none() && !mentions_task(text),
+            Note::Nothing => !line.names_task(),
+            Note::MayAskBack => !line.may_ask_back() && !line.names_task(),
             _ => false,
         };
         let session_id =
@@ -267,7 +261,7 @@ impl Router {
 
 /// Whether this may say that a call goes on as a task.
 pub(super) fn mentions_task(text: &[u8]) -> bool {
-    text.len() <= LONGEST_TASK && TASK.find(text).is_some()
+    text.len() <= LONGEST_TASK && memmem::find(text, b"\"taskId\"").is_some()
 }
 
 /// Whether a child that answers this does not know the newer era at all.

@@ -5,7 +5,11 @@
 //! child's reader ends the line and ours does not. Such a line is written anew, or refused before anything of it is
 //! acted on.
 
-use nostray_rpc::{Agreed, Agreement, Disagreement, Envelope, Kind, Message, Refusal, error, read};
+use std::ops::Range;
+
+use nostray_rpc::{
+    Agreed, Agreement, Disagreement, Envelope, Kind, Member, Message, NotAMessage, Places, Refusal, error, read,
+};
 use nostray_supervise::{Moment, Protocol};
 
 use super::notifications::SUBSCRIPTION_KEY;
@@ -53,6 +57,72 @@ pub(super) const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 pub(super) struct Gate {
     session: Agreement,
     child: Agreement,
+    members: Members,
+    /// Taken out while a line is acted on.
+    places: Places,
+}
+
+/// What is looked for in nearly every line. None of them, if the protocol does not have it.
+#[derive(Debug, Clone, Copy)]
+struct Members {
+    jsonrpc: Option<Member>,
+    id: Option<Member>,
+    method: Option<Member>,
+    result: Option<Member>,
+    error: Option<Member>,
+    progress: Option<Member>,
+    version: Option<Member>,
+    log_level: Option<Member>,
+    task: [Option<Member>; 2],
+    result_type: Option<Member>,
+}
+
+/// A line that has passed the gate, and where its deciding members are.
+#[derive(Clone, Copy)]
+pub(super) struct Checked<'a> {
+    pub(super) text: &'a [u8],
+    places: &'a Places,
+    members: Members,
+}
+
+impl<'a> Checked<'a> {
+    fn place(self, member: Option<Member>) -> Option<Range<usize>> {
+        self.places.of(member?)
+    }
+
+    /// Where the progress token of a request is.
+    pub(super) fn progress(self) -> Option<Range<usize>> {
+        self.place(self.members.progress)
+    }
+
+    /// Whether it says for itself which version it is of, as requests of the newer era do.
+    pub(super) fn is_modern(self) -> bool {
+        self.place(self.members.version).is_some()
+    }
+
+    /// How much of the log a request of the newer era wants.
+    pub(super) fn log_level(self) -> Option<&'a [u8]> {
+        self.place(self.members.log_level).map(|place| &self.text[place])
+    }
+
+    /// Where the id is, if it is an answer with a result.
+    pub(super) fn id_of_result(self) -> Option<Range<usize>> {
+        let Members { jsonrpc, id, method, result, error, .. } = self.members;
+        let is_ours = self.place(jsonrpc).is_some_and(|version| &self.text[version] == b"\"2.0\"");
+        let is_result =
+            is_ours && self.place(result).is_some() && self.place(method).is_none() && self.place(error).is_none();
+        self.place(id).filter(|_| is_result)
+    }
+
+    /// Whether it may say that a call goes on as a task.
+    pub(super) fn names_task(self) -> bool {
+        self.members.task.iter().any(|task| self.place(*task).is_some())
+    }
+
+    /// Whether the result of a call may be a question.
+    pub(super) fn may_ask_back(self) -> bool {
+        self.place(self.members.result_type).is_some_and(|kind| &self.text[kind] != b"\"complete\"")
+    }
 }
 
 impl Gate {
@@ -66,7 +136,28 @@ impl Gate {
         let session = Agreement::new(paths.chain(routes.iter().map(Vec::as_slice)));
         // No reader takes NaN for something else, and a Python server that writes it has clients that read it.
         let child = session.clone().with_nan();
-        Self { session, child }
+        let member = |path: &[&str]| session.member(path);
+        let members = Members {
+            jsonrpc: member(&["jsonrpc"]),
+            id: member(&["id"]),
+            method: member(&["method"]),
+            result: member(&["result"]),
+            error: member(&["error"]),
+            progress: member(&["params", "_meta", "progressToken"]),
+            version: member(&["params", "_meta", "io.modelcontextprotocol/protocolVersion"]),
+            log_level: member(&["params", "_meta", "io.modelcontextprotocol/logLevel"]),
+            task: [member(&["result", "task", "taskId"]), member(&["result", "taskId"])],
+            result_type: member(&["result", "resultType"]),
+        };
+        Self { session, child, members, places: Places::default() }
+    }
+
+    /// What a line says that was checked.
+    pub(super) fn read<'a>(&self, line: Checked<'a>) -> Result<Message<'a>, NotAMessage> {
+        match self.session.envelope(line.text, line.places) {
+            Some(envelope) => envelope.map(Message::One),
+            None => read(line.text),
+        }
     }
 }
 
@@ -77,40 +168,68 @@ impl Router {
             return FromSession::Swallow;
         }
         self.takes_in(now);
-        match self.gate.session.check(text) {
-            Ok(Agreed::AsItCame) => self.session_says_clearly(session_id, text, now),
-            Ok(Agreed::Rewritten(text)) => match self.session_says_clearly(session_id, &text, now) {
-                FromSession::ToChild(edits) => {
-                    self.effects.push(Effect::ToChild(edits.line(&text)));
-                    FromSession::Swallow
+        let mut places = std::mem::take(&mut self.gate.places);
+        let verdict = match self.gate.session.check_and_note(text, &mut places) {
+            Ok(Agreed::AsItCame) => self.session_says_clearly(
+                session_id,
+                Checked { text, places: &places, members: self.gate.members },
+                now,
+            ),
+            Ok(Agreed::Rewritten(text)) => {
+                let text = self.checked_anew(&text, &mut places);
+                match self.session_says_clearly(session_id, text, now) {
+                    FromSession::ToChild(edits) => {
+                        self.effects.push(Effect::ToChild(edits.line(text.text)));
+                        FromSession::Swallow
+                    }
+                    verdict => verdict,
                 }
-                verdict => verdict,
-            },
+            }
             Err(why) => {
                 self.refuse_line(session_id, text, &why);
                 FromSession::Swallow
             }
-        }
+        };
+        self.gate.places = places;
+        verdict
+    }
+
+    /// A line that was written anew: what decides is at other places.
+    fn checked_anew<'a>(&self, text: &'a [u8], places: &'a mut Places) -> Checked<'a> {
+        let agreed = self.gate.child.check_and_note(text, places);
+        debug_assert_eq!(agreed, Ok(Agreed::AsItCame), "what was written anew is agreed on");
+        Checked { text, places, members: self.gate.members }
     }
 
     /// Takes in a line of the child, without its ending.
     pub fn child_says(&mut self, text: &[u8], now: Moment) -> FromChild {
         self.takes_in(now);
-        match self.gate.child.check(text) {
-            Ok(Agreed::AsItCame) => self.child_says_clearly(text, now),
+        let mut places = std::mem::take(&mut self.gate.places);
+        let verdict = match self.gate.child.check_and_note(text, &mut places) {
+            Ok(Agreed::AsItCame) => {
+                self.child_says_clearly(Checked { text, places: &places, members: self.gate.members }, now)
+            }
             Ok(Agreed::Rewritten(text)) => {
-                let (session_ids, edits) = match self.child_says_clearly(&text, now) {
-                    FromChild::To(session_id, edits) => (vec![session_id], edits),
-                    FromChild::ToSeveral(session_ids, edits) => (session_ids, edits),
-                    verdict => return verdict,
+                let text = self.checked_anew(&text, &mut places);
+                let to = match self.child_says_clearly(text, now) {
+                    FromChild::To(session_id, edits) => Ok((vec![session_id], edits)),
+                    FromChild::ToSeveral(session_ids, edits) => Ok((session_ids, edits)),
+                    verdict => Err(verdict),
                 };
-                let line = edits.line(&text);
-                self.effects
-                    .extend(session_ids.into_iter().map(|session_id| Effect::ToSession(session_id, line.clone())));
-                FromChild::Swallow
+                to.map_or_else(
+                    |verdict| verdict,
+                    |(session_ids, edits)| {
+                        let line = edits.line(text.text);
+                        let each = session_ids.into_iter();
+                        self.effects.extend(each.map(|session_id| Effect::ToSession(session_id, line.clone())));
+                        FromChild::Swallow
+                    },
+                )
             }
             Err(why) => self.refuse_line_of_child(text, &why, now),
-        }
+        };
+        self.gate.places = places;
+        verdict
     }
 
     /// A message passes.

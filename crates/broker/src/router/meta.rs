@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use memchr::memmem::{Finder, FinderRev};
 use nostray_rpc::{find, members};
 
+use super::gate::Checked;
 use super::levels::Level;
 
 /// In a text the quotes would be escaped, so wherever this stands it is a key.
@@ -33,6 +34,11 @@ pub(super) struct Meta {
 }
 
 impl Meta {
+    /// Of a request that the gate has noted it of.
+    pub(super) fn noted(line: Checked<'_>) -> Self {
+        Self { progress: line.progress(), is_modern: line.is_modern(), log: line.log_level().and_then(level) }
+    }
+
     /// Of the params that stand at this place of a text.
     pub(super) fn of(text: &[u8], params: Option<Range<usize>>) -> Self {
         let Some(params) = params else { return Self::default() };

@@ -1,22 +1,17 @@
 //! What a session says.
 
-use nostray_rpc::{
-    Envelope, Id, Kind, LineSummary, Message, NotAMessage, Outcome, QuickSpans, error, error_to, find,
-    quick_read_spans, read,
-};
+use nostray_rpc::{Envelope, Id, Kind, LineSummary, Message, NotAMessage, Outcome, error, error_to, find};
 use nostray_supervise::Moment;
 use nostray_supervise::error_text::{CANCELLED, too_long};
 
 use super::admission::{Ask, Otherwise, means_something, place_in};
 use super::calls::Note;
 use super::edits::{Edits, Token};
+use super::gate::Checked;
 use super::queue::QueuedMessage;
 use super::sessions::{Elsewhere, SessionId};
 use super::tasks::INVALID_PARAMS;
 use super::{Effect, FromSession, INTERNAL, INVALID, PARSE, Router};
-
-/// A line that is longer is not read through if a quick read says what it is.
-const LONG: usize = 1024;
 
 /// A way to cancel a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,17 +48,14 @@ fn is_request_in_disguise(method: &str, params: Option<&[u8]>) -> bool {
 
 impl Router {
     /// Takes in a line of a session that every reader understands in the same way.
-    pub(super) fn session_says_clearly(&mut self, session_id: SessionId, text: &[u8], now: Moment) -> FromSession {
-        if text.len() > LONG
-            && !self.routes.is_used()
-            && let Some(QuickSpans::Request { id, method, params }) = quick_read_spans(text)
-            && let Ok(method) = std::str::from_utf8(method)
-        {
-            self.speaks(session_id);
-            return self.session_asks(session_id, &Ask { text, id, method, params, batch: None });
-        }
-        match read(text) {
-            Ok(Message::One(envelope)) => self.session_message(session_id, text, &envelope, None, now),
+    pub(super) fn session_says_clearly(
+        &mut self,
+        session_id: SessionId,
+        line: Checked<'_>,
+        now: Moment,
+    ) -> FromSession {
+        match self.gate.read(line) {
+            Ok(Message::One(envelope)) => self.session_message(session_id, Some(line), &envelope, None, now),
             Ok(Message::Batch(envelopes)) => {
                 self.session_batch(session_id, &envelopes, now);
                 FromSession::Swallow
@@ -131,11 +123,13 @@ impl Router {
     fn session_message(
         &mut self,
         session_id: SessionId,
-        text: &[u8],
+        line: Option<Checked<'_>>,
         envelope: &Envelope<'_>,
         batch: Option<u64>,
         now: Moment,
     ) -> FromSession {
+        // A message of a batch is alone with itself.
+        let text = line.map_or(envelope.text, |line| line.text);
         self.speaks(session_id);
         if self.routes.is_used() && !matches!(envelope.kind, Kind::Response { .. }) {
             let sessions = &self.sessions;
@@ -143,7 +137,8 @@ impl Router {
         }
         match &envelope.kind {
             Kind::Request { id, method, params } => {
-                self.session_asks(session_id, &Ask::new(text, id.raw(), method, *params, batch))
+                let ask = Ask { line, ..Ask::new(text, id.raw(), method, *params, batch) };
+                self.session_asks(session_id, &ask)
             }
             Kind::Notification { method, params } => self.session_notifies(session_id, text, method, *params, now),
             Kind::Response { id: Some(id), outcome: Outcome::Result(result) }
@@ -169,7 +164,7 @@ impl Router {
         let belonging: Vec<_> = envelopes.iter().map(belongs).collect();
         let batch = self.batches.open(session_id, belonging.iter().filter(|belongs| **belongs).count());
         for (envelope, belongs) in envelopes.iter().zip(belonging) {
-            match self.session_message(session_id, envelope.text, envelope, batch.filter(|_| belongs), now) {
+            match self.session_message(session_id, None, envelope, batch.filter(|_| belongs), now) {
                 FromSession::ToChild(edits) => self.effects.push(Effect::ToChild(edits.line(envelope.text))),
                 FromSession::Swallow => {}
                 FromSession::Elsewhere { why, .. } => {

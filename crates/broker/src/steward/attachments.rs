@@ -4,14 +4,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nostray_registry::Lease;
+use nostray_supervise::LineChannel;
 use nostray_supervise::wire::{ToFront, control_line};
-use nostray_supervise::{LineChannel, Outbox};
 use nostray_sys::Pidfd;
 use nostray_sys::identity::Identity;
 use nostray_sys::local;
-use nostray_sys::stream::Sink;
+use nostray_sys::stream::two_ways;
 
 use crate::router::SessionId;
+
+/// What is gathered for one reader is written beyond this, which fits into a pipe.
+pub(super) const GATHERED: usize = 60 << 10;
 
 /// One attached session.
 #[derive(Debug)]
@@ -45,19 +48,21 @@ pub(super) enum Inbound {
 }
 
 impl Attachment {
+    /// Tells a session that it is welcome, and how to go on.
     pub(super) fn new(
         session_id: SessionId,
-        connection: OwnedFd,
+        connection: &OwnedFd,
+        welcome: &ToFront,
         lease: Lease,
         linger: Duration,
         max_line: usize,
     ) -> std::io::Result<Self> {
-        local::make_room(connection.as_fd());
-        let to = Outbox::new(Sink::Socket);
-        let channel = LineChannel::new(local::again(&connection)?, connection, to, max_line);
+        let [ours, theirs] = two_ways()?;
+        let handed = [theirs.writer.as_fd(), theirs.reader.as_fd()];
+        local::send_with(connection.as_fd(), &control_line(welcome), &handed)?;
         Ok(Self {
             session_id,
-            channel,
+            channel: LineChannel::new(ours, max_line),
             lease,
             linger,
             inbound: Inbound::Routed,
@@ -85,7 +90,7 @@ impl Attachment {
         if !self.out.is_empty() {
             self.channel.write(&self.out);
             self.out.clear();
-            self.out.shrink_to(4 << 10);
+            self.out.shrink_to(GATHERED);
         }
     }
 

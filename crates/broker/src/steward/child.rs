@@ -49,7 +49,8 @@ impl Steward {
     fn start(&mut self, generation: Generation) {
         // Only what another steward has left can still be there: the machine starts nothing before the own child's tree is empty.
         if self.predecessors.is_none() {
-            let found = self.keeper.record().map(|record| record.predecessors()).unwrap_or_default();
+            let beside = std::mem::take(&mut self.beside);
+            let found = self.keeper.record().map(|record| record.predecessors(&beside)).unwrap_or_default();
             (self.predecessors, self.looks) = (Some((found, Instant::now())), 0);
         }
         self.waits_to_start = Some(generation);

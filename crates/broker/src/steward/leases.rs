@@ -18,7 +18,7 @@ use super::attachments::{Attachment, Inbound};
 use crate::router::SessionId;
 
 /// How many sessions may share one child.
-const MAX_SESSIONS: usize = 512;
+const MAX_SESSIONS: usize = 2048;
 /// Why a session is detached whose host has ended.
 const HOST_ENDED: &str = "its host has ended";
 /// How long the record may lag behind the sessions.
@@ -93,9 +93,11 @@ impl Steward {
         let lease = Lease::new(front.unwrap_or(Process { pid: 0, start: 0 }), session, labels);
         let session_id = SessionId(self.leases);
         let max_line = self.keeper.config().max_line;
+        let welcome = ToFront::Welcome { id: self.keeper.id().to_string(), name: self.keeper.name() };
         // Without another file it finds the connection closed, and asks again.
-        let Ok(mut attachment) = Attachment::new(session_id, connection, lease, linger, max_line) else { return };
-        attachment.tell(&ToFront::Welcome { id: self.keeper.id().to_string(), name: self.keeper.name() });
+        let Ok(attachment) = Attachment::new(session_id, &connection, &welcome, lease, linger, max_line) else {
+            return;
+        };
         let (front, session) = (attachment.front(), attachment.lease.session.clone());
         self.attachments.add(attachment);
         self.router.join(session_id);

@@ -10,7 +10,7 @@ use nostray_supervise::wire::{ToFront, ToSteward, parse_control};
 use nostray_sys::allocator;
 
 use super::Steward;
-use super::attachments::{Attachment, Inbound};
+use super::attachments::{Attachment, GATHERED, Inbound};
 use crate::router::{Edits, Effect, FromChild, FromSession, Piece, SessionId};
 
 /// A line that is longer is not copied.
@@ -120,7 +120,7 @@ impl Steward {
                 match effect {
                     Effect::ToChild(line) => {
                         self.to_child.extend_from_slice(&line);
-                        self.flush_to_child_if(LONG_LINE);
+                        self.flush_to_child_if(GATHERED);
                     }
                     Effect::ToSession(session_id, line) => {
                         if let Some(attachment) = self.attachments.of(session_id) {
@@ -143,7 +143,7 @@ impl Steward {
                 child.channel.write(&self.to_child);
             }
             self.to_child.clear();
-            self.to_child.shrink_to(LONG_LINE);
+            self.to_child.shrink_to(GATHERED);
         }
     }
 
@@ -163,7 +163,7 @@ impl Steward {
         if text.len() <= LONG_LINE {
             edits.apply(lines.bytes(text), &mut self.to_child);
             self.to_child.push(b'\n');
-            return self.flush_to_child_if(LONG_LINE);
+            return self.flush_to_child_if(GATHERED);
         }
         self.flush_to_child_if(0);
         if let Some(child) = self.keeper.child.as_mut().filter(|_| self.is_up) {
@@ -280,7 +280,9 @@ impl Steward {
         }
         for attachment in self.attachments.all_mut() {
             attachment.channel.tidy();
+            attachment.out.shrink_to_fit();
         }
+        self.to_child.shrink_to_fit();
         self.room = Vec::new();
         allocator::release_free();
         nostray_sys::memory::release_program_pages_at_next_wait();
@@ -290,7 +292,7 @@ impl Steward {
 /// Keeps a line until the rest of what is being read has been seen, so that all of it is written at once.
 fn gather(attachment: &mut Attachment, line: &[u8]) {
     attachment.out.extend_from_slice(line);
-    if attachment.out.len() > LONG_LINE {
+    if attachment.out.len() > GATHERED {
         attachment.flush();
     }
 }

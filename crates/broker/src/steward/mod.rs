@@ -8,6 +8,7 @@ mod leases;
 mod lines;
 mod wait;
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -40,16 +41,18 @@ pub fn run() -> Result<u8, Error> {
     set_name(NAME);
     let system = |action| move |error| Error::System { action, error };
     // First of all: what is open now is taken for what the child is to have.
-    let opener = PenOpener::open(&[])?;
+    let mut opener = PenOpener::open(&[])?;
+    opener.take_more_files();
     let control = own_stdin().map_err(system("take over the broker's socket"))?;
     let setup = StewardSetup::receive(&control).map_err(system("hear the broker"))?;
     let id = PenId::new();
     set_title(format_args!("{NAME} {id}"));
     let command = setup.command.iter().map(|word| word.0.clone()).collect();
-    let StewardSetup { key, any_dir, because, settings, .. } = setup;
+    let StewardSetup { key, any_dir, because, beside, settings, .. } = setup;
+    let shared = Shared { key, any_dir, because, leases: Vec::new() };
     let config = ChildConfig {
         spec: spec(command, &settings),
-        details: RecordDetails { session: None, labels: Default::default(), slot: None, sweep: true },
+        details: RecordDetails { shared: Some(shared.clone()), sweep: true, ..RecordDetails::default() },
         max_memory: settings.max_memory,
         max_line: settings.max_line,
     };
@@ -57,10 +60,6 @@ pub fn run() -> Result<u8, Error> {
     let routing = Routing { protocol, reverse, route_by, window: MAX_IN_FLIGHT };
     let mut keeper = ChildKeeper::new(config, opener, id);
     keeper.keep().map_err(system("become a subreaper"))?;
-    let shared = Shared { key, any_dir, because, leases: Vec::new() };
-    if let Some(record) = keeper.record() {
-        record.share(shared.clone());
-    }
     let mut router = Router::new(routing, wire_ids());
     router.call_server(ServerLabel {
         name: keeper.name(),
@@ -85,6 +84,7 @@ pub fn run() -> Result<u8, Error> {
         slot,
         claim: None,
         slot_news: None,
+        beside,
         predecessors: None,
         waits_to_start: None,
         leases: 0,
@@ -98,6 +98,8 @@ pub fn run() -> Result<u8, Error> {
         tidy_at: Some(Instant::now() + AFTER_START / 4),
     };
     steward.introduce();
+    // The session for which the broker has started this steward is there already.
+    steward.hear_broker();
     Ok(steward.serve())
 }
 
@@ -137,6 +139,8 @@ struct Steward {
     /// What we do to get it, and what is known of that.
     claim: Option<Claim>,
     slot_news: Option<String>,
+    /// Records in which the first start need not look for predecessors.
+    beside: HashSet<String>,
     /// What has to be gone before a child is started, and when to look again.
     predecessors: Option<(Predecessors, Instant)>,
     /// The child that is started then.

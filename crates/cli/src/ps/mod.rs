@@ -2,7 +2,6 @@
 
 mod ended;
 mod table;
-mod watch;
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use nostray_terminal::{self as terminal, ExitCode};
 use nostray_view::{Listed, Looker, SortOption, explain, json};
 
 use crate::selection::Selection;
+use crate::watch;
 use crate::which::{self, ByName};
 use table::Layout;
 

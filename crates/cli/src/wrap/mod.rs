@@ -41,7 +41,7 @@ struct Doing<'a> {
 
 pub(crate) fn wrap(args: &WrapArgs) -> ExitCode {
     let program = survey::own_name();
-    if let Some((why, instead)) = nostray_doctor::origin::Origin::of_this_program().may_vanish() {
+    if let Some((why, instead)) = crate::program_may_vanish() {
         terminal::complain(&format_args!(
             "this nostray is not to be kept: {why}; `{instead}` gives one that stays, and wraps as well"
         ));
@@ -53,12 +53,21 @@ pub(crate) fn wrap(args: &WrapArgs) -> ExitCode {
         lazy: args.lazy,
         hibernate: args.hibernate.clone(),
         named: args.chosen.server.clone(),
+        run_alone: cfg!(windows),
     };
     let selection = Selection { servers: args.chosen.server.clone(), excluded: args.exclude.clone() };
     let plan = |config: &Config| plan::to_wrap(config, &selection, &wishes, tools);
     let doing = Doing { verb: "wrap", dry_run: args.chosen.dry_run, yes: args.chosen.yes, tools };
     let asked_for = [args.chosen.server.as_slice(), &args.share, &args.run].concat();
     carry_out(&args.chosen, &asked_for, &doing, &plan)
+}
+
+/// The first option that needs more than `nostray run` gives without supervision.
+#[cfg(windows)]
+pub(crate) fn asks_for_more_than_run(args: &WrapArgs) -> Option<&'static str> {
+    let asked =
+        [("--share", !args.share.is_empty()), ("--lazy", args.lazy), ("--hibernate", args.hibernate.is_some())];
+    asked.into_iter().find(|(_, is_asked)| *is_asked).map(|(option, _)| option)
 }
 
 pub(crate) fn unwrap(args: &UnwrapArgs) -> ExitCode {
@@ -70,6 +79,7 @@ pub(crate) fn unwrap(args: &UnwrapArgs) -> ExitCode {
 }
 
 /// For `nostray doctor --fix`.
+#[cfg(target_os = "linux")]
 pub(crate) fn fix(yes: bool) -> ExitCode {
     let chosen = args::Chosen { yes, ..args::Chosen::default() };
     wrap(&WrapArgs { chosen, ..WrapArgs::default() })

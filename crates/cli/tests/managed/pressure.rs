@@ -301,14 +301,21 @@ fn calls_that_were_cancelled_and_are_never_answered_take_no_memory() {
         let mut caller = stage.launch(how, options, &[&badchild, "server"], |_| {});
         caller.initialize();
         caller.who();
-        cancel_calls(&mut caller, 1000..1000 + 2 * COUNT);
+        cancel_calls(&mut caller, 1000..2 * COUNT);
         let memory = |found: &Found| memory(found, "RssAnon:");
-        let before: Vec<_> = stage.own().into_iter().map(|found| (memory(&found), found)).collect();
-        // What the first of them needed, the next ones need again; they need no more.
-        cancel_calls(&mut caller, 1000 + 2 * COUNT..1000 + 3 * COUNT);
-        let grown = || before.iter().map(|(before, found)| memory(found).saturating_sub(*before)).max().unwrap_or(0);
-        let is_small = comes_true(Duration::from_secs(5), &mut || grown() < 256 << 10);
-        assert!(is_small, "{how}: {} bytes more for {COUNT} calls", grown());
+        let mut last = 0;
+        // What the first of them needed, the next ones need again. How many come at a time, and so how large a buffer was, depends on the
+        // load of the machine; but a leak grows in every round.
+        let is_flat = (2..6).any(|round| {
+            let before: Vec<_> = stage.own().into_iter().map(|found| (memory(&found), found)).collect();
+            cancel_calls(&mut caller, round * COUNT..(round + 1) * COUNT);
+            let mut grown = || {
+                last = before.iter().map(|(before, found)| memory(found).saturating_sub(*before)).max().unwrap_or(0);
+                last
+            };
+            comes_true(Duration::from_secs(5), &mut || grown() < 256 << 10)
+        });
+        assert!(is_flat, "{how}: {last} bytes more for {COUNT} calls");
         assert_eq!(caller.unasked(), Vec::<Value>::new());
         caller.close();
         caller.code();

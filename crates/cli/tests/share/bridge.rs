@@ -299,6 +299,22 @@ fn a_name_is_found_in_each_place_that_route_by_names() {
 }
 
 #[test]
+fn route_by_takes_as_many_members_as_a_check_of_a_line_can_keep_and_refuses_more() {
+    let many = Many::new();
+    let paths = |count: usize| (1..count).map(|n| format!("params.n{n}")).collect::<Vec<_>>().join(",");
+    let most = format!("params.a.b.c.d.e.f.g,{}", paths(32));
+    let options = [&CERTAIN[..], &["--route-by", &most]].concat();
+    let mut caller = many.share(&options, &["--plain"]);
+    assert_eq!(caller.result("session.open", json!({ "sessionId": "a", "n31": "a" })), json!({ "open": true }));
+    many.end_all([caller]);
+    for (paths, why) in [(paths(34), "32 at most"), ("params.a.b.c.d.e.f.g.h".to_owned(), "8 deep at most")] {
+        let refused = many.nostray(&["share", "--protocol", "jsonrpc", "--route-by", &paths, "--", "true"]);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && said.contains(why), "{said}");
+    }
+}
+
+#[test]
 fn the_journal_says_that_route_by_never_matched() {
     let many = Many::new();
     let options = [&CERTAIN[..], &["--route-by", "params.sesionId"]].concat();

@@ -10,6 +10,7 @@ mod isolation;
 mod keys;
 mod leak;
 mod leases;
+mod many;
 mod operators;
 mod quiet;
 mod recipe;

@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 
 use nostray_rpc::{
-    Envelope, Found, Id, Kind, Line, LineSummary, Lines, LongLineReader, Message, NotAMessage, Outcome,
-    QuickEnvelope, QuickSpans, find, quick_read, quick_read_spans, read, with_id,
+    Agreed, Agreement, Envelope, Found, Id, Kind, Line, LineSummary, Lines, LongLineReader, Message, NotAMessage,
+    Outcome, Places, QuickEnvelope, QuickSpans, find, quick_read, quick_read_spans, read, with_id,
 };
 use nostray_sys::random::Random;
 use serde_json::Value;
@@ -163,7 +163,7 @@ fn a_quick_read_says_what_read_says(line: &[u8]) {
     }
     match (seen, read(line)) {
         (
-            QuickEnvelope::Request { id, method },
+            QuickEnvelope::Request { id, method, .. },
             Ok(Message::One(Envelope { kind: Kind::Request { id: read, method: m, .. }, .. })),
         ) => {
             assert_eq!((id, method), (read.id(), m.as_bytes()));
@@ -197,10 +197,42 @@ fn a_quick_read_says_what_read_says(line: &[u8]) {
     }
 }
 
+/// Where a check passes, what it has noted is what those find who read the line once more.
+fn a_check_notes_what_read_and_find_see(line: &[u8]) {
+    const PATHS: [&[&str]; 9] = [
+        &["jsonrpc"],
+        &["id"],
+        &["method"],
+        &["params"],
+        &["result"],
+        &["error"],
+        &["params", "_meta", "progressToken"],
+        &["params", "uri"],
+        &["result", "_meta"],
+    ];
+    let agreement = Agreement::new(PATHS).with_nan();
+    let mut places = Places::default();
+    if agreement.check_and_note(line, &mut places) != Ok(Agreed::AsItCame) {
+        return;
+    }
+    match (agreement.envelope(line, &places), read(line)) {
+        (Some(Ok(seen)), Ok(Message::One(envelope))) => assert_eq!(seen, envelope),
+        (Some(Err(seen)), Err(why)) => assert_eq!(seen, why),
+        (None, Ok(Message::Batch(_)) | Err(_)) => return,
+        (seen, read) => panic!("{seen:?}, but {read:?}"),
+    }
+    for path in PATHS {
+        let member = agreement.member(path).expect("a path that it was made with");
+        assert_eq!(places.of(member), find(line, path), "{path:?}");
+    }
+    assert_eq!(agreement.member(&["params", "name"]), None);
+}
+
 /// A line is read as serde_json reads it where that accepts it, as `LongLineReader` sees it, and with another id it is the same
 /// message otherwise.
 pub(crate) fn envelope(line: &[u8]) {
     a_quick_read_says_what_read_says(line);
+    a_check_notes_what_read_and_find_see(line);
     let seen = read(line);
     if let Err(error) = &seen {
         assert!(!error.to_string().is_empty());

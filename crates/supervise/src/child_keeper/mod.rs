@@ -272,7 +272,7 @@ impl ChildKeeper {
     /// Starts a child. Nothing may be left of the last one. The processes of its pen close the file descriptors `not_for_it`.
     pub fn start(&mut self, generation: Generation, not_for_it: &[BorrowedFd<'_>]) -> Result<(), Cause> {
         let spec = Spec { die_with: Vec::new(), ..self.config.spec.clone() };
-        let details = RecordDetails { sweep: false, ..self.config.details.clone() };
+        let details = RecordDetails { sweep: false, shared: None, ..self.config.details.clone() };
         let keeper: Box<dyn Witness> = Box::new(RecordKeeper::new(details));
         let id = self.id.in_series(generation.0);
         let started = PenEventSender::new(keeper, self.series.is_none()).map_err(|error| error.to_string()).and_then(

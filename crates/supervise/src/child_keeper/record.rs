@@ -99,10 +99,12 @@ impl ChildKeeper {
         pause: impl FnOnce() -> Moment,
         limit: Rate,
     ) -> bool {
-        let says = self.child.as_ref().map_or_else(Says::default, |child| child.says.clone());
-        if self.told.as_ref().is_some_and(|(told, of, said)| told == state && *of == generation && *said == says) {
+        let nothing = Says::default();
+        let says = self.child.as_ref().map_or(&nothing, |child| &child.says);
+        if self.told.as_ref().is_some_and(|(told, of, said)| told == state && *of == generation && said == says) {
             return false;
         }
+        let says = says.clone();
         let before = self.told.replace((state.clone(), generation, says.clone())).map(|(state, ..)| state);
         let Some(series) = &mut self.series else { return true };
         use nostray_registry::State as Recorded;

@@ -191,8 +191,9 @@ impl Front<'_> {
 
     /// Long lines and many calls tend to come in numbers, so what they need is kept until none has come for a while.
     pub(super) fn tidy_after(&mut self, lines: &Lines) {
-        let is_kept =
-            self.to_host.holds_spare_memory() || self.channel().is_some_and(|channel| channel.holds_spare_memory());
+        let is_kept = self.to_host.holds_spare_memory()
+            || self.session.holds_spare_memory()
+            || self.channel().is_some_and(|channel| channel.holds_spare_memory());
         if lines.is_large() || is_kept || allocator::holds_spare_memory() {
             self.tidy_at = Some(Instant::now() + TIDY_AFTER);
         }
@@ -200,6 +201,7 @@ impl Front<'_> {
 
     pub(super) fn tidy(&mut self) {
         self.tidy_at = None;
+        self.session.tidy();
         self.to_host.tidy();
         if let Some(lines) = &mut self.from_host {
             lines.tidy();

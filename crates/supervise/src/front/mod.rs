@@ -233,10 +233,10 @@ impl Front<'_> {
 
     fn put_on_record(&mut self) {
         let Self { session, keeper, began, .. } = self;
-        let (state, generation) = (session.state().clone(), session.generation());
         let pause = || session.pause(began.elapsed());
-        let is_new = keeper.put_on_record(session.state(), generation, pause, session.policy().max_failures);
-        if is_new && matches!(state, State::Asleep | State::Tripped { .. }) {
+        let limit = session.policy().max_failures;
+        let is_new = keeper.put_on_record(session.state(), session.generation(), pause, limit);
+        if is_new && matches!(session.state(), State::Asleep | State::Tripped { .. }) {
             self.save();
         }
     }
@@ -254,6 +254,8 @@ impl Front<'_> {
         let now = self.now();
         if self.session.deadline().is_some_and(|at| at <= now) {
             self.session.tick(now);
+            // A timer without a message leaves the front idle, with pages that only the timer needed.
+            nostray_sys::memory::release_program_pages_at_next_wait();
         }
         self.perform();
         self.go_on_with_link();

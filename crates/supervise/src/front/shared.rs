@@ -222,8 +222,12 @@ impl Front<'_> {
         let Some(message) = parse_control::<ToFront>(text) else { return true };
         match message {
             ToFront::KeptBy(steward) => link.handed_to(steward),
+            ToFront::Welcome { .. } if !link.is_welcome() => {
+                // No more files can be opened. The steward finds its ends closed.
+                self.link_is_lost();
+                return false;
+            }
             ToFront::Welcome { id, name } => {
-                link.is_welcome();
                 link.say(&ToSteward::Wake);
                 self.status.attached(&id, &name);
                 let details = Some(format!("nostray log {id} --output"));

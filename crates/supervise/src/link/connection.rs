@@ -9,14 +9,13 @@ use std::time::{Duration, Instant};
 use nostray_registry::{Process, WAS_STOPPED};
 use nostray_sys::identity::Identity;
 use nostray_sys::local;
-use nostray_sys::stream::{Pipe, Sink};
+use nostray_sys::stream::{Ends, Pipe};
 
 use super::Share;
 use super::address::{Address, find_broker, holder_of_lock};
 use super::awaited::AwaitedProcess;
 use crate::line_channel::LineChannel;
 use crate::machine::Cause;
-use crate::outbox::Outbox;
 use crate::wire::{Request, ToSteward, control_line};
 
 /// How long a broker may take to listen. A broker that is stopping takes as long as its children do.
@@ -120,12 +119,17 @@ impl Link {
         }
     }
 
-    /// The steward has let the session in.
-    pub(crate) fn is_welcome(&mut self) {
+    /// The steward has let the session in, and has handed over the pipes by which they talk from now on. False if it has not.
+    pub(crate) fn is_welcome(&mut self) -> bool {
+        let Stage::Asking(channel, _) = &mut self.stage else { return true };
+        let Ok([writer, reader]) = <[OwnedFd; 2]>::try_from(channel.take_handed()) else { return false };
+        channel.move_to(Ends { writer, reader });
+        self.connections += 1;
         self.stage = match std::mem::replace(&mut self.stage, Stage::Apart) {
             Stage::Asking(channel, _) => Stage::Holding(channel),
             other => other,
         };
+        true
     }
 
     /// Lets go of everything.
@@ -146,9 +150,6 @@ impl Link {
     pub(crate) fn fall_silent_when_said(&mut self) {
         let is_parting = self.parting.is_some();
         if let Some(channel) = self.channel().filter(|channel| is_parting && channel.is_flushed()) {
-            if let Some(socket) = channel.reader() {
-                local::end_output(socket.as_fd());
-            }
             channel.close_writer();
         }
     }
@@ -256,8 +257,7 @@ impl Link {
 
     fn ask(&mut self, socket: &OwnedFd, max_line: usize) -> io::Result<()> {
         local::make_room(socket.as_fd());
-        let mut channel =
-            LineChannel::new(local::again(socket)?, local::again(socket)?, Outbox::new(Sink::Socket), max_line);
+        let mut channel = LineChannel::over_socket(socket, max_line)?;
         let mut request = serde_json::to_vec(&Request::Attach(Box::new(self.share.attach.clone())))?;
         request.push(b'\n');
         channel.try_write(&request)?;

@@ -46,10 +46,8 @@ impl Session {
             return false;
         }
         match quick_read(text) {
-            Some(QuickEnvelope::Result { id })
-                if self.flights.is_plain(&id) && (text.is_ascii() || std::str::from_utf8(text).is_ok()) =>
-            {
-                let flight = self.flights.answered(&id);
+            Some(QuickEnvelope::Result { id }) if text.is_ascii() || std::str::from_utf8(text).is_ok() => {
+                let flight = self.flights.answered_plainly(id);
                 flight.inspect(|flight| self.flights.count_answer(flight, false, now)).is_some()
             }
             _ => false,
@@ -139,7 +137,7 @@ impl Session {
         };
         self.flights.count_answer(&flight, matches!(outcome, Outcome::Error(_)), now);
         self.has_answered(now);
-        self.learn(flight.note, id, outcome, now);
+        self.learn(flight.into_note(), id, outcome, now);
         Verdict::Forward
     }
 

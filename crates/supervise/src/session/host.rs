@@ -25,11 +25,17 @@ impl Session {
     /// Takes in a line of the host: without its ending, and as it came. What is forwarded goes to the child.
     pub fn host_says(&mut self, text: &[u8], raw: &[u8], now: Moment) -> Verdict {
         self.count_message();
+        let quick = quick_read(text);
+        if let Some(QuickEnvelope::Request { id, method, middle }) = &quick
+            && disputed::is_clear(id, method, middle)
+        {
+            return self.host_says_clearly(text, quick, raw, now);
+        }
         match disputed::check(text) {
-            Ok(Agreed::AsItCame) => self.host_says_clearly(text, raw, now),
+            Ok(Agreed::AsItCame) => self.host_says_clearly(text, quick, raw, now),
             Ok(Agreed::Rewritten(text)) => {
                 let raw = [&text[..], b"\n"].concat();
-                match self.host_says_clearly(&text, &raw, now) {
+                match self.host_says_clearly(&text, quick_read(&text), &raw, now) {
                     Verdict::Forward => Verdict::Replace(raw),
                     verdict => verdict,
                 }
@@ -41,8 +47,14 @@ impl Session {
         }
     }
 
-    fn host_says_clearly(&mut self, text: &[u8], raw: &[u8], now: Moment) -> Verdict {
-        if self.host_says_the_usual(text, now) {
+    fn host_says_clearly(
+        &mut self,
+        text: &[u8],
+        quick: Option<QuickEnvelope<'_>>,
+        raw: &[u8],
+        now: Moment,
+    ) -> Verdict {
+        if self.host_says_the_usual(quick, now) {
             self.settle(now);
             return Verdict::Forward;
         }
@@ -58,11 +70,11 @@ impl Session {
     }
 
     /// Nearly all that a host says is a call that means nothing to us but its id. True if this is one: it goes to the child.
-    fn host_says_the_usual(&mut self, text: &[u8], now: Moment) -> bool {
+    fn host_says_the_usual(&mut self, quick: Option<QuickEnvelope<'_>>, now: Moment) -> bool {
         if !self.gate.is_open() {
             return false;
         }
-        let Some(QuickEnvelope::Request { id, method }) = quick_read(text) else { return false };
+        let Some(QuickEnvelope::Request { id, method, .. }) = quick else { return false };
         let is_plain = match self.protocol {
             Protocol::JsonRpc => true,
             Protocol::Mcp => self.memory.has_handshake() && !means_something(method),

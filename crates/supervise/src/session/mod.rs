@@ -188,6 +188,17 @@ impl Session {
         self.drive(Event::Taken, now);
     }
 
+    /// Whether memory is kept that only many calls at a time need.
+    #[must_use]
+    pub fn holds_spare_memory(&self) -> bool {
+        self.flights.holds_spare_memory()
+    }
+
+    /// Gives back what many calls at a time have needed.
+    pub fn tidy(&mut self) {
+        self.flights.tidy();
+    }
+
     /// What is to be done.
     pub fn effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)

@@ -71,7 +71,7 @@ impl Session {
         }
         let Some(id) = envelope.request_id() else { return true };
         match self.flights.take_last(&id) {
-            Some(flight) if flight.note.is_stream() => !self.memory.listens(&id),
+            Some(flight) if flight.note().is_stream() => !self.memory.listens(&id),
             // The next child would never hear of its cancel, which the dead one had already.
             Some(flight) if flight.is_withdrawn && flight.batch.is_none() => {
                 self.is_never_asked(&id);

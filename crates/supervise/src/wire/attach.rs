@@ -12,7 +12,7 @@ use super::{ChildSettings, OsText};
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
-    /// A session attaches to a child. From then on the connection carries the session's lines, with control lines among them.
+    /// A session attaches to a child. Answered with control lines, up to [`Welcome`](super::ToFront::Welcome).
     Attach(Box<Attach>),
     /// Answered with a [`Status`].
     Status,

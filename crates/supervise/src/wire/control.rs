@@ -13,7 +13,8 @@ use crate::machine::Cause;
 pub enum ToFront {
     /// From the broker: it has handed the connection to this steward, which answers from now on.
     KeptBy(Process),
-    /// The session holds the child.
+    /// The session holds the child. With it come the session's ends of two pipes: what is said from now on is said there, since a pipe
+    /// costs less than a socket.
     Welcome {
         /// The id of the child's record.
         id: String,

@@ -1,6 +1,6 @@
 //! What broker and steward say to each other: one datagram each, some with a file descriptor.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,6 +28,9 @@ pub struct StewardSetup {
     pub any_dir: bool,
     /// Why this is not the child that other sessions of the same command share.
     pub because: Option<String>,
+    /// The records of children for other keys that the same broker keeps. What a dead broker or steward has left for this key is looked
+    /// for in the others.
+    pub beside: HashSet<String>,
     /// How the child is run.
     pub settings: ChildSettings,
 }

@@ -1,0 +1,349 @@
+//! The command line on Windows: what works there, in the same words. What does not is known by name, and refused with a sentence.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use nostray_terminal::ExitCode;
+
+use crate::misspelt;
+
+/// The widest line of a help text; longer lines are hard to read.
+const WIDTH: usize = 110;
+
+// The headings of options, by what a user wants.
+/// How the tree ends.
+pub(crate) const ENDS: &str = "How it ends";
+/// What `ps` and `stop` know it by.
+pub(crate) const FOUND: &str = "How to find it";
+/// Messages of nostray itself.
+pub(crate) const SAYS: &str = "What nostray says";
+
+/// No stray processes.
+///
+/// nostray ties a child's whole process tree to the host that started it. However the host ends, nothing of the
+/// tree stays behind, and no other process is touched. Put it in front of the command in an agent's configuration:
+///
+///     "command": "nostray", "args": ["run", "--", "npx", "-y", "some-server"]
+#[derive(Debug, Parser)]
+#[command(name = "nostray", version, verbatim_doc_comment, max_term_width = WIDTH)]
+#[command(help_template = "{about-with-newline}\n{usage-heading} {usage}\n\n{subcommands}{after-help}")]
+#[command(after_help = "\
+Example:
+  nostray run npx -y some-server
+`nostray help COMMAND` shows how to use a command.")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one of them")]
+pub(crate) enum Command {
+    Run(RunArgs),
+    Ps(crate::ps::Args),
+    Stop(crate::stop::Args),
+    Sweep(crate::sweep::Args),
+    Log(crate::log::Args),
+    Metrics(crate::metrics::Args),
+    Wrap(crate::wrap::WrapArgs),
+    Unwrap(crate::wrap::UnwrapArgs),
+    Hosts(crate::wrap::hosts::HostsArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
+    #[command(hide = true)]
+    Complete(CompleteArgs),
+    /// A command that is there on Linux.
+    #[command(skip)]
+    Elsewhere(Vec<OsString>),
+}
+
+/// Commands that are there on Linux alone, so far.
+const ELSEWHERE: [&str; 10] = ["share", "hold", "broker", "restart", "top", "web", "demo", "doctor", "slot", "wait"];
+/// Those that a host starts in place of a command: a code of theirs must not look like the command's.
+pub(crate) const RUNS: [&str; 2] = ["share", "hold"];
+/// Options of `run` that are there on Linux alone, so far.
+const OPTIONS_ELSEWHERE: [&str; 22] = [
+    "--isolate",
+    "--status-fd",
+    "--ready-line",
+    "--ready-port",
+    "--ready-file",
+    "--ready-cmd",
+    "--ready-notify",
+    "--ready-timeout",
+    "--respawn",
+    "--backoff",
+    "--max-failures",
+    "--hibernate",
+    "--lazy",
+    "--warm",
+    "--max-memory",
+    "--max-age",
+    "--start-timeout",
+    "--max-line",
+    "--protocol",
+    "--replay",
+    "--call-timeout",
+    "--remember",
+];
+
+/// What to say to a user who asked for something that is not there.
+pub(crate) fn not_here(what: &str) -> String {
+    format!(
+        "{what} is not there yet on Windows; nothing was started. There are `run` (without supervision), `ps`, `stop`, `log`, `sweep` \
+         and more: see `nostray --help`"
+    )
+}
+
+/// Run a command so that nothing of it outlives its host
+///
+/// Behaves exactly like the command: same bytes, exit code, environment, directory and terminal. The command has the
+/// host's own stdin, stdout and stderr; no byte passes through nostray. When the host ends in any way, nostray ends the command's whole
+/// tree: first by the end of its input, then by Ctrl-Break, then at once. When nostray itself is ended, the kernel ends the tree.
+
+#[derive(Debug, Args)]
+#[command(after_help = SHORT_EXAMPLES, after_long_help = RUN_EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// Time from the end of its input to Ctrl-Break (0s: at once)
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration, help_heading = ENDS, hide_short_help = true)]
+    pub(crate) eof_grace: Duration,
+
+    /// Time from Ctrl-Break to the end of every process (0s: at once)
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration, help_heading = ENDS, hide_short_help = true)]
+    pub(crate) term_grace: Duration,
+
+    /// End the tree after so long without a byte read or written and no processor time used, by any of its processes
+    /// [default: never]
+    ///
+    /// A host that pings its server moves bytes, so its pings keep the tree alive; --hibernate does not count pings.
+    #[arg(long, value_name = "TIME", value_parser = positive_duration, hide_short_help = true, help_heading = ENDS)]
+    pub(crate) idle_timeout: Option<Duration>,
+
+    /// End the tree when this process ends, too; may be given several times
+    #[arg(long, value_name = "PID", hide_short_help = true, help_heading = ENDS)]
+    pub(crate) die_with: Vec<u32>,
+
+    /// Its session, by which `ps` and `stop` find it
+    #[arg(long, value_name = "SESSION", help_heading = FOUND)]
+    pub(crate) session: Option<String>,
+
+    /// Something to find the child by, as NAME=VALUE; may be given several times
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label, hide_short_help = true, help_heading = FOUND)]
+    pub(crate) labels: Vec<(String, String)>,
+
+    /// Do not remove the records of fronts that have ended
+    #[arg(long, hide_short_help = true, help_heading = ENDS)]
+    pub(crate) no_sweep: bool,
+
+    /// Say on stderr what happens, not only what goes wrong
+    #[arg(short, long, hide_short_help = true, help_heading = SAYS)]
+    pub(crate) verbose: bool,
+
+    /// Append what happens to this file
+    #[arg(long, value_name = "FILE", hide_short_help = true, help_heading = SAYS)]
+    pub(crate) log_file: Option<PathBuf>,
+
+    /// The name by which the command is told that it was called (argv[0]) [default: CMD]
+    #[arg(long, value_name = "NAME", hide_short_help = true, allow_hyphen_values = true, help_heading = None::<&str>)]
+    pub(crate) argv0: Option<OsString>,
+
+    /// Hold this name, which at most one live tree holds
+    ///
+    /// For a child that must be alone: with its database, its port, its browser profile. Ownership is a lock of the kernel's, so files that
+    /// a crash leaves behind have no effect.
+    #[arg(long, value_name = "NAME", help_heading = "One live owner for a name")]
+    pub(crate) slot: Option<nostray_slot::Name>,
+
+    /// What to do if the slot is taken [default: wait]
+    #[arg(
+        long,
+        value_name = "WHAT",
+        requires = "slot",
+        hide_short_help = true,
+        help_heading = "One live owner for a name"
+    )]
+    pub(crate) if_taken: Option<IfTaken>,
+
+    /// Wait no longer than this for the slot, then exit with 75 [default: for ever]
+    #[arg(long, value_name = "TIME", requires = "slot", value_parser = positive_duration, hide_short_help = true,
+        help_heading = "One live owner for a name")]
+    pub(crate) wait_timeout: Option<Duration>,
+
+    /// The command, with its arguments
+    ///
+    /// Options of nostray stand before it. Everything after its first word is the command's.
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD", value_hint = clap::ValueHint::CommandWithArguments, help_heading = None::<&str>)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// What to do if a slot is taken. (Replacing or sharing its holder is not there yet on Windows.)
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IfTaken {
+    /// Wait until it is free
+    Wait,
+    /// Exit with 75, and say who holds it
+    Fail,
+}
+
+const SHORT_EXAMPLES: &str = "\
+Example:
+  nostray run npx -y some-server
+All options, each with its reasons: nostray run --help";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  nostray run npx -y @modelcontextprotocol/server-everything
+      In an agent's configuration: \"command\": \"nostray\", \"args\":
+      [\"run\", \"--\", \"npx\", \"-y\",
+      \"@modelcontextprotocol/server-everything\"]
+
+  nostray run --die-with 4242 worker
+      End with process 4242 as well as with the host.
+
+  nostray run --session chat-17 --label task=42 some-server
+      `nostray ps --session chat-17` shows it, `nostray stop --session chat-17`
+      ends it.
+
+Exit codes:
+  The command's own, all 32 bits; 1 if it had to be ended; 127 if it was not
+  found; 126 if it could not be executed; 125 if nostray itself failed; 75 if
+  the slot was taken, and nothing was started.";
+
+/// Print a completion script for a shell
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  nostray completions bash > ~/.local/share/bash-completion/completions/nostray
+  nostray completions zsh > ~/.zfunc/_nostray
+  nostray completions fish > ~/.config/fish/completions/nostray.fish")]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Print the man page, or write all of them
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  nostray man | man -l -
+  nostray man > ~/.local/share/man/man1/nostray.1
+  nostray man slot list | man -l -
+  nostray man --dir ~/.local/share/man/man1        (all pages)")]
+pub(crate) struct ManArgs {
+    /// The page of this command, instead of the main one
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+
+    /// Write the pages of all commands to this directory
+    #[arg(long, value_name = "DIR", conflicts_with = "command", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// Print the words that a shell completes
+///
+/// For the scripts of `nostray completions`. A line each: the word, a tab, what it is.
+#[derive(Debug, Args)]
+pub(crate) struct CompleteArgs {
+    /// Words of which kind
+    pub(crate) kind: CompleteKind,
+}
+
+/// What a shell can complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompleteKind {
+    /// Ids, keys, slots, sessions and names: what `stop` takes
+    Children,
+    /// Sessions
+    Sessions,
+    /// Keys of shared children
+    Keys,
+    /// Slots
+    Slots,
+}
+
+/// Parses the command line, or says what is wrong with it and returns the code to exit with.
+pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, ExitCode> {
+    let is_called = |name: &str| words.get(1).is_some_and(|word| word == name);
+    if ELSEWHERE.into_iter().any(is_called) {
+        return Ok(Cli { command: Command::Elsewhere(words[1..].to_vec()) });
+    }
+    let is_run = is_called("run");
+    let parsed = command().try_get_matches_from(&words).and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.map_err(|error| {
+        let error =
+            match (error.kind(), error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::InvalidArg)) {
+                (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word)), _) if is_called(word) => {
+                    let similar = match error.get(ContextKind::SuggestedSubcommand) {
+                        Some(ContextValue::Strings(similar)) => similar.as_slice(),
+                        _ => &[],
+                    };
+                    clap::Error::raw(ErrorKind::InvalidSubcommand, misspelt::complaint(&words, similar))
+                }
+                (ErrorKind::UnknownArgument, _, Some(ContextValue::String(option)))
+                    if is_run && OPTIONS_ELSEWHERE.iter().any(|other| option.split('=').next() == Some(other)) =>
+                {
+                    clap::Error::raw(ErrorKind::UnknownArgument, format!("{}\n", not_here(option)))
+                }
+                _ => error,
+            };
+        let asked_for = matches!(
+            error.kind(),
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+        );
+        // If standard output is closed, the exit code still tells.
+        error.print().ok();
+        if asked_for {
+            ExitCode::SUCCESS
+        } else if is_run {
+            // clap's 2 for a wrong call could be the command's own exit code.
+            ExitCode::from(nostray_pen::OWN_FAILURE)
+        } else {
+            ExitCode::from(2)
+        }
+    })
+}
+
+/// The whole command line, for completions and man pages.
+pub(crate) fn command() -> clap::Command {
+    with_short_examples(Cli::command())
+}
+
+/// Shows the first example of each command in its short help, too.
+fn with_short_examples(command: clap::Command) -> clap::Command {
+    command.mut_subcommands(|below| {
+        let below = with_short_examples(below);
+        let examples =
+            below.get_after_long_help().filter(|_| below.get_after_help().is_none()).map(ToString::to_string);
+        match examples.as_deref().and_then(|text| text.lines().find(|line| line.starts_with("  nostray "))) {
+            Some(example) => {
+                let short = format!("Example:\n{example}");
+                below.after_help(short)
+            }
+            None => below,
+        }
+    })
+}
+
+/// A time as people write it.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 2s, 500ms or 1m30s"))
+}
+
+/// NAME=VALUE
+pub(crate) fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write it like task=42".to_owned()),
+    }
+}
+
+/// A time that is not zero.
+pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("must be more than zero; leave it out for never".to_owned()),
+        time => Ok(time),
+    }
+}

@@ -1,0 +1,30 @@
+//! The system calls of Linux.
+
+pub mod allocator;
+pub mod cgroup;
+pub mod clock;
+pub mod descriptors;
+pub mod events;
+pub mod exec;
+pub mod fifo;
+pub mod files;
+pub mod folder_watch;
+pub mod identity;
+pub mod listeners;
+pub mod local;
+pub mod mailbox;
+pub mod memory;
+pub mod namespace;
+pub mod other_end;
+pub mod pidfd;
+pub mod poll;
+pub mod proc;
+pub mod process;
+pub mod replace;
+pub mod shared_words;
+pub mod signal;
+pub mod standstill;
+pub mod startup;
+pub mod stream;
+pub mod terminal_settings;
+pub mod unix_peer;

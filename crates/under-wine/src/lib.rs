@@ -1,0 +1,239 @@
+//! A stage for tests of nostray for Windows: hosts and badly behaved children (`c/badchild.c`), watched from outside of nostray by a token
+//! on their command lines. On Linux they run under Wine, and `/proc` is what is watched; on a Windows machine they run as they are.
+//!
+//! `ci/windows` builds everything and names the folder with it by `NOSTRAY_WINDOWS`. `cargo test` alone leaves these tests out.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long anything may take that has to happen. Wine is slow on a busy machine.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+/// How often to look.
+const PACE: Duration = Duration::from_millis(5);
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// A folder, and a token that no other process has.
+#[derive(Debug)]
+pub struct Stage {
+    built: PathBuf,
+    folder: PathBuf,
+    /// On the command line of every process of this stage.
+    pub token: String,
+}
+
+/// A process of this stage that is seen from outside.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// Its number, as the machine that runs the tests has it.
+    pub pid: u32,
+    /// Its command line.
+    pub line: String,
+}
+
+impl Stage {
+    /// A new one.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let built = std::env::var_os("NOSTRAY_WINDOWS").expect("run this by ci/windows, which builds what is tested");
+        let built = PathBuf::from(built);
+        let token = format!("nstok{}x{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(format!("{token}-{name}"));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        Self { built, folder, token }
+    }
+
+    /// A file of the build, as a Windows program names it.
+    #[must_use]
+    pub fn built(&self, name: &str) -> String {
+        as_windows(&self.built.join(name))
+    }
+
+    /// A file of this stage, as a Windows program names it.
+    #[must_use]
+    pub fn path(&self, name: &str) -> String {
+        as_windows(&self.folder.join(name))
+    }
+
+    /// The folder, as this program names it.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Starts a program of the build.
+    #[must_use]
+    pub fn start(&self, program: &str, words: &[&str]) -> Child {
+        self.command(program, words).stdin(Stdio::null()).spawn().expect("started")
+    }
+
+    /// Runs a program of the build to its end.
+    #[must_use]
+    pub fn run(&self, program: &str, words: &[&str]) -> Output {
+        self.command(program, words).stdin(Stdio::null()).output().expect("run")
+    }
+
+    fn command(&self, program: &str, words: &[&str]) -> Command {
+        let path = self.built.join(program);
+        let mut command = if cfg!(windows) {
+            Command::new(path)
+        } else {
+            let mut command = Command::new("wine");
+            command.arg(path);
+            command
+        };
+        command.args(words).current_dir(&self.folder);
+        command
+    }
+
+    /// A badly behaved program, as words of a command line.
+    #[must_use]
+    pub fn badchild(&self, role: &str, more: &[&str]) -> Vec<String> {
+        let mut words =
+            vec![self.built("badchild.exe"), role.to_owned(), self.token.clone(), as_windows(&self.folder)];
+        words.extend(more.iter().map(|&word| word.to_owned()));
+        words
+    }
+
+    /// `nostray run` of such a program.
+    #[must_use]
+    pub fn contained(&self, options: &[&str], role: &str, more: &[&str]) -> Vec<String> {
+        let mut words = vec![self.built("nostray.exe"), "run".to_owned(), "--session".to_owned(), self.token.clone()];
+        words.extend(options.iter().map(|&word| word.to_owned()));
+        words.push("--".to_owned());
+        words.extend(self.badchild(role, more));
+        words
+    }
+
+    /// Starts a host that starts this command, and behaves so.
+    #[must_use]
+    pub fn host(&self, mode: &str, command: &[String]) -> Child {
+        let mut words = self.badchild("host", &[mode, "--"]);
+        words.extend_from_slice(command);
+        let words: Vec<&str> = words.iter().skip(1).map(String::as_str).collect();
+        self.start("badchild.exe", &words)
+    }
+
+    /// Waits for what a process has told under this name.
+    pub fn told(&self, name: &str) -> String {
+        let path = self.folder.join(name);
+        let text = within(DEADLINE, || std::fs::read_to_string(&path).ok());
+        text.unwrap_or_else(|| panic!("{name} was not told; processes: {:?}", self.seen())).trim().to_owned()
+    }
+
+    /// Whether a process has told something under this name.
+    #[must_use]
+    pub fn has_told(&self, name: &str) -> bool {
+        self.folder.join(name).exists()
+    }
+
+    /// Tells a host to go on.
+    pub fn go(&self) {
+        std::fs::write(self.folder.join("go"), "").expect("written");
+    }
+
+    /// The processes of this stage that live.
+    #[must_use]
+    pub fn seen(&self) -> Vec<Seen> {
+        all().into_iter().filter(|seen| seen.line.contains(&self.token)).collect()
+    }
+
+    /// The process of this stage whose command line has this word.
+    #[must_use]
+    pub fn find(&self, word: &str) -> Option<Seen> {
+        self.seen().into_iter().find(|seen| seen.line.contains(word))
+    }
+
+    /// How long it takes until no process of this stage is left.
+    pub fn time_until_empty(&self) -> Duration {
+        self.time_until_empty_but("no such word")
+    }
+
+    /// The same, without processes that have this word on their command line.
+    pub fn time_until_empty_but(&self, word: &str) -> Duration {
+        let begin = Instant::now();
+        let is_empty = || self.seen().iter().all(|seen| seen.line.contains(word)).then_some(());
+        assert!(within(DEADLINE, is_empty).is_some(), "these stay behind: {:#?}", self.seen());
+        begin.elapsed()
+    }
+
+    /// Forgets what was told.
+    pub fn clear(&self) {
+        for entry in std::fs::read_dir(&self.folder).expect("a folder").flatten() {
+            std::fs::remove_file(entry.path()).ok();
+        }
+    }
+
+    /// Ends a process by its Windows number, from Windows.
+    pub fn terminate(&self, number: &str) {
+        let words = self.badchild("kill", &[number]);
+        let words: Vec<&str> = words.iter().skip(1).map(String::as_str).collect();
+        assert!(self.run("badchild.exe", &words).status.success(), "{number} was not terminated");
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // What a failed test leaves behind must not disturb the next one.
+            self.seen().iter().for_each(|seen| kill(seen.pid));
+        }
+        std::fs::remove_dir_all(&self.folder).ok();
+    }
+}
+
+/// Asks again and again, for so long at most.
+pub fn within<T>(time: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+    let until = Instant::now() + time;
+    loop {
+        match ask() {
+            Some(answer) => return Some(answer),
+            None if Instant::now() > until => return None,
+            None => std::thread::sleep(PACE),
+        }
+    }
+}
+
+/// A path as a Windows program names it.
+fn as_windows(path: &Path) -> String {
+    let text = path.to_str().expect("text");
+    if cfg!(windows) { text.to_owned() } else { format!("Z:{}", text.replace('/', "\\")) }
+}
+
+/// Ends a process from outside of Windows: on Linux by SIGKILL.
+#[cfg(unix)]
+pub fn kill(pid: u32) {
+    Command::new("kill").args(["-9", &pid.to_string()]).stderr(Stdio::null()).status().expect("kill");
+}
+
+/// Every process of the machine.
+#[cfg(unix)]
+fn all() -> Vec<Seen> {
+    let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let line = |pid: u32| {
+        // A process that has ended and waits for its parent has no command line.
+        let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        Some(String::from_utf8_lossy(&bytes).replace('\0', " ").trim().to_owned())
+    };
+    numbers.filter_map(|pid| Some(Seen { pid, line: line(pid)? })).collect()
+}
+
+/// Ends a process.
+#[cfg(windows)]
+pub fn kill(pid: u32) {
+    Command::new("taskkill").args(["/f", "/pid", &pid.to_string()]).output().expect("taskkill");
+}
+
+/// Every process of the machine.
+#[cfg(windows)]
+fn all() -> Vec<Seen> {
+    let all = nostray_sys::proc::scan().expect("a list of processes");
+    let seen = |stat: nostray_sys::proc::Stat| {
+        let pid = stat.pid.as_raw_nonzero().get().cast_unsigned();
+        Seen { pid, line: nostray_sys::proc::command_of(stat.pid).join(" ") }
+    };
+    all.into_iter().map(seen).collect()
+}

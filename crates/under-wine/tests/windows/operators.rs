@@ -1,0 +1,83 @@
+//! Registry, `ps`, `stop`, `log` and `sweep`.
+
+use under_wine::{DEADLINE, Stage, kill, within};
+
+fn text(stage: &Stage, words: &[&str]) -> String {
+    String::from_utf8(stage.run("nostray.exe", words).stdout).expect("text")
+}
+
+/// The id of the pen of this stage, once it is ready.
+fn id_of(stage: &Stage) -> String {
+    let line = within(DEADLINE, || {
+        let listed = text(stage, &["ps", "--session", &stage.token]);
+        listed.lines().find(|line| line.contains(" ready ")).map(str::to_owned)
+    });
+    line.expect("is listed").split_whitespace().next().expect("an id").to_owned()
+}
+
+fn play(name: &str, options: &[&str]) -> (Stage, String) {
+    let stage = Stage::new(name);
+    let mut host = stage.host("waits", &stage.contained(options, "tree", &[]));
+    std::thread::spawn(move || host.wait().ok());
+    stage.told("child");
+    let id = id_of(&stage);
+    (stage, id)
+}
+
+#[test]
+fn a_child_is_listed_and_stopped() {
+    let (stage, id) = play("stop", &[]);
+    let json = text(&stage, &["ps", "--json", "--session", &stage.token]);
+    assert!(json.contains("\"tier\": \"job\"") && json.contains("\"state\": \"ready\""), "{json}");
+    // The parent of one of the six has ended, so that no link leads to that one. There may be a `conhost` as well.
+    let processes = json
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("\"processes\": ")?.trim_end_matches(',').parse::<u32>().ok());
+    assert!(processes.is_some_and(|count| count >= 5), "the tree: {json}");
+    let stopped = stage.run("nostray.exe", &["stop", &id]);
+    assert!(stopped.status.success(), "{stopped:?}");
+    assert!(String::from_utf8_lossy(&stopped.stdout).contains("stopped"), "{stopped:?}");
+    stage.told("code");
+    stage.time_until_empty();
+    let log = text(&stage, &["log"]);
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains(&id)).collect();
+    assert!(lines.iter().any(|line| line.contains("it was asked to stop")), "{lines:#?}");
+    assert!(lines.last().is_some_and(|line| line.contains("nothing is left of it")), "{lines:#?}");
+    assert!(!text(&stage, &["ps"]).contains(&id));
+}
+
+#[test]
+fn a_child_is_stopped_at_once() {
+    let (stage, id) = play("stop-now", &["--term-grace", "1h"]);
+    assert!(stage.run("nostray.exe", &["stop", "--now", &id]).status.success());
+    stage.time_until_empty();
+}
+
+#[test]
+fn a_stop_of_nothing_is_a_failure() {
+    let stage = Stage::new("stop-nothing");
+    assert_eq!(stage.run("nostray.exe", &["stop", "zzzzzzzz"]).status.code(), Some(1));
+}
+
+#[test]
+fn the_record_of_a_killed_front_is_swept_and_nothing_is_left() {
+    let (stage, id) = play("sweep", &[]);
+    let front =
+        stage.seen().into_iter().find(|seen| seen.line.contains("nostray.exe") && !seen.line.contains(" host "));
+    kill(front.expect("the front").pid);
+    stage.time_until_empty();
+    // Another start may have swept it already, in a test beside this one.
+    text(&stage, &["sweep"]);
+    assert!(!text(&stage, &["ps"]).contains(&id));
+    let log = text(&stage, &["log"]);
+    assert!(log.lines().any(|line| line.contains(&id) && line.contains("swept")), "{log}");
+}
+
+#[test]
+fn a_live_pen_is_not_swept() {
+    let (stage, id) = play("sweep-live", &[]);
+    text(&stage, &["sweep"]);
+    assert!(stage.find(" tree ").is_some());
+    assert!(stage.run("nostray.exe", &["stop", "--now", &id]).status.success());
+    stage.time_until_empty();
+}
