@@ -149,6 +149,21 @@ test("close is idempotent, rejects calls in flight, and no handler is called aft
   await nothingIsLeft();
 });
 
+test("a hook whose call ends since the lease is closed has not failed", async () => {
+  const lease = open();
+  const failures = [];
+  lease.onError((error) => failures.push(error));
+  const ended = new Promise((resolve) => {
+    lease.onGeneration(() => lease.call("hang").finally(resolve));
+  });
+  await lease.ready();
+  await lease.call("who");
+  await lease.close();
+  await ended;
+  await nothingIsLeft();
+  assert.deepEqual(failures, []);
+});
+
 test("a call in flight does not keep the process of a lease that is closed", async () => {
   const [first, second] = [open({ eofGrace: "1m" }), open({ eofGrace: "1m" })];
   const hanging = assert.rejects(first.call("hang"), LeaseClosedError);

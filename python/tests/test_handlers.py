@@ -169,3 +169,22 @@ def test_closing_does_not_wait_for_ever_for_a_handler_that_waits_for_the_closer(
         begun = time.monotonic()
         lease.close()
         assert time.monotonic() - begun < 5
+
+
+def test_a_hook_whose_call_ends_since_the_lease_is_closed_has_not_failed(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    lease = nostray.Lease(BRIDGE, key="memory", protocol="jsonrpc")
+    inside, ended = threading.Event(), threading.Event()
+
+    @lease.on_generation
+    def hook(generation: int) -> None:
+        inside.set()
+        try:
+            lease.call("hang")
+        finally:
+            ended.set()
+
+    assert inside.wait(20)
+    lease.close()
+    assert ended.wait(20)
+    scene.no_server()
+    assert not caplog.records

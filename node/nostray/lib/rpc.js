@@ -38,6 +38,7 @@ export class Rpc {
   #errorHandlers = new Set();
   #feeds = new Set();
   #end; // why it is closed
+  #endOfCalls; // what calls in flight were rejected with then
 
   constructor(protocol, write) {
     this.#protocol = PROTOCOLS[protocol];
@@ -190,6 +191,7 @@ export class Rpc {
     try {
       await handler();
     } catch (error) {
+      if (this.#end !== undefined && error === this.#endOfCalls) return; // the handler waited for a call when the lease was closed
       if (this.#errorHandlers.size === 0) process.emitWarning(error instanceof Error ? error : String(error));
       for (const onError of [...this.#errorHandlers]) onError(error);
     }
@@ -206,6 +208,7 @@ export class Rpc {
   close(error, ofCalls = error) {
     if (this.#end !== undefined) return;
     this.#end = error;
+    this.#endOfCalls = ofCalls;
     for (const { reject } of [...this.#calls.values()]) reject(ofCalls);
     for (const control of this.#incoming.values()) control.abort(error);
     for (const feed of this.#feeds) feed.end();

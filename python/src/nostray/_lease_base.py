@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Callable, Literal, Optional, TypeVar, Union, overload
 
-from ._errors import CallError
+from ._errors import CallError, LeaseError
 from ._front import Front
 from ._options import share_words
 
@@ -171,7 +171,7 @@ class LeaseBase:
 
     def _on_notification(self, method: str, params: Any) -> None:
         def run(entry: Entry) -> Any:
-            return None if self._front.closed else entry.run(method, params)
+            return None if self._front.closed else self._run(entry, method, params)
 
         for entry in self._notification_handlers:
             if entry.method is None or entry.method == method:
@@ -190,9 +190,17 @@ class LeaseBase:
             if self._front.closed or entry.last_generation >= generation:
                 return None
             entry.last_generation = generation
-            return entry.run(generation)
+            return self._run(entry, generation)
 
         self._submit("hook", entry, run)
+
+    def _run(self, entry: Entry, *args: Any) -> Any:
+        """Run a handler. That the holder closes the lease during a call of the handler is no failure of the handler."""
+        try:
+            return entry.run(*args)
+        except LeaseError:
+            if not self._front.closed:
+                raise
 
     # What the two do differently.
 
