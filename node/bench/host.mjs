@@ -1,16 +1,18 @@
 // What the Node package costs a host, against the same without it, in the same run: the variants take turns, so that other load on the
 // machine meets all of them. Prints ratios, and exits with 1 if a bound is broken. `bench/node-host` starts it.
 
-import { spawn as spawnProcess } from "node:child_process";
+import { execFile, spawn as spawnProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { Client as Client1 } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport as Transport1 } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { Client as Client2 } from "@modelcontextprotocol/client";
 import { StdioClientTransport as Transport2 } from "@modelcontextprotocol/client/stdio";
 import { Lease, spawn } from "nostray";
+import { memoryOfNostray } from "./memory.mjs";
 
 const isQuick = process.argv.includes("--quick");
 const STARTS = isQuick ? 15 : 100;
@@ -34,20 +36,6 @@ function bound(what, value, most, unit) {
   say(what, `${value.toFixed(2)}${unit} (at most ${most}${unit})${value > most ? "  BROKEN" : ""}`);
   if (value > most) broken.push(what);
 }
-
-/** The proportional share of memory, in MiB, of the processes for which this holds. */
-function memory(counts) {
-  let sum = 0;
-  for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
-    try {
-      if (!readFileSync(`/proc/${pid}/environ`, "utf8").includes(folder) && Number(pid) !== process.pid) continue;
-      if (!counts(Number(pid), readFileSync(`/proc/${pid}/cmdline`, "utf8"))) continue;
-      sum += Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, "utf8"))[1]) / 1024;
-    } catch {} // it has ended
-  }
-  return sum;
-}
-const isNostray = (pid, command) => pid !== process.pid && /nostray/.test(command.split("\0")[0]);
 
 // A start, to the first byte.
 async function firstByte(start) {
@@ -74,7 +62,7 @@ for (let index = 0; index < HOLDERS; index++) {
   children.push(spawn("sleep", ["600"], { stdio: ["pipe", "ignore", "ignore"] }));
   await once(children[index], "spawn");
 }
-say("memory of nostray's processes around a contained child", `${(memory(isNostray) / HOLDERS).toFixed(2)} MiB`);
+say("memory of nostray's processes around a contained child", `${(memoryOfNostray(folder) / HOLDERS).toFixed(2)} MiB`);
 await Promise.all(children.map((child) => (child.stdin.end(), child.ended)));
 
 // A call.
@@ -108,18 +96,11 @@ for (const [version, [make, Transport, name, callTool]] of Object.entries(measur
   bound(`latency of a Lease against the SDK ${version}`, shared / direct, MOST_LATENCY, "");
 }
 
-// A further holder.
-const first = new Lease("node", [server("bridge")], { protocol: "jsonrpc" });
-await first.call("who");
-const settled = () => {
-  global.gc();
-  return memory((pid, command) => pid === process.pid || isNostray(pid, command));
-};
-const before = settled();
-const holders = Array.from({ length: HOLDERS }, () => new Lease("node", [server("bridge")], { protocol: "jsonrpc" }));
-await Promise.all(holders.map((lease) => lease.call("who")));
-bound("memory of a further holder, in node and in nostray", (settled() - before) / HOLDERS, MOST_MEMORY, " MiB");
-await Promise.all([first, ...holders].map((lease) => lease.close()));
+// A further holder, in a host that has done nothing else: what the calls above have left in this one would be counted, or be freed meanwhile.
+const { stdout } = await promisify(execFile)(process.execPath, ["--expose-gc", join(import.meta.dirname, "holders.mjs"), server("bridge"), HOLDERS]);
+const [ofHost, ofNostray] = JSON.parse(stdout);
+bound("memory of a further holder, in node and in nostray", ofHost + ofNostray, MOST_MEMORY, " MiB");
+say("  of it in nostray", `${ofNostray.toFixed(2)} MiB`);
 
 rmSync(folder, { recursive: true, force: true, maxRetries: 20 });
 if (broken.length > 0) {
