@@ -23,6 +23,7 @@ pub(crate) fn run(args: RunArgs) -> ExitCode {
         labels: args.labels.into_iter().collect(),
         slot: args.slot.as_ref().map(ToString::to_string),
         sweep: !args.no_sweep,
+        shared: None,
     };
     let (id, witness) = (PenId::new(), Box::new(RecordKeeper::new(details)));
     let if_taken = match args.if_taken {
