@@ -137,6 +137,10 @@ impl Stage {
     /// The processes of this stage that live.
     #[must_use]
     pub fn seen(&self) -> Vec<Seen> {
+        self.bearers_of_token().into_iter().filter(|seen| !is_dead_loader(seen.pid)).collect()
+    }
+
+    fn bearers_of_token(&self) -> Vec<Seen> {
         all().into_iter().filter(|seen| seen.line.contains(&self.token)).collect()
     }
 
@@ -176,10 +180,12 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            // What a failed test leaves behind must not disturb the next one.
-            self.seen().iter().for_each(|seen| kill(seen.pid));
-        }
+        // Dead loaders; after a failed test also what it leaves behind, which must not disturb the next one.
+        let all_end = std::thread::panicking();
+        self.bearers_of_token()
+            .iter()
+            .filter(|seen| all_end || is_dead_loader(seen.pid))
+            .for_each(|seen| kill(seen.pid));
         std::fs::remove_dir_all(&self.folder).ok();
     }
 }
@@ -219,6 +225,34 @@ fn all() -> Vec<Seen> {
         Some(String::from_utf8_lossy(&bytes).replace('\0', " ").trim().to_owned())
     };
     numbers.filter_map(|pid| Some(Seen { pid, line: line(pid)? })).collect()
+}
+
+/// Whether Wine has ended this process before it began. If a process is ended inside of its `CreateProcess`, Wine's server forgets the new
+/// process, but the new process's loader (Wine 8) waits for ever for an answer to its first question. No instruction of a Windows program runs
+/// in it, and none will: no such program is mapped, and the server has closed the connection.
+#[cfg(unix)]
+fn is_dead_loader(pid: u32) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
+    let has_no_program = || Some(!std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?.contains(".dll"));
+    let has_lost_its_server = || {
+        let process = pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok()?;
+        std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten().find_map(|entry| {
+            std::fs::read_link(entry.path()).ok()?.to_str()?.starts_with("socket:").then_some(())?;
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            let socket = pidfd_getfd(&process, number, PidfdGetfdFlags::empty()).ok()?;
+            let mut asked = [PollFd::new(&socket, PollFlags::empty())];
+            poll(&mut asked, Some(&Timespec::default())).ok()?;
+            asked[0].revents().contains(PollFlags::HUP).then_some(())
+        })
+    };
+    has_no_program().unwrap_or(false) && has_lost_its_server().is_some()
+}
+
+#[cfg(windows)]
+fn is_dead_loader(_: u32) -> bool {
+    false
 }
 
 /// Ends a process.
