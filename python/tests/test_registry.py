@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 
 import pytest
 
@@ -74,6 +75,22 @@ def test_watch_tells_what_happens_until_it_is_closed(scene: Scene) -> None:
     assert kinds[0] == "started" and kinds[-1] == "empty" and "exited" in kinds
     stopping = next(event for event in seen if event.event == "stopping")
     assert stopping.reason == "signal" and stopping.time > 1e9 and stopping.id == stopping.raw["id"]
+
+
+def test_a_watch_begins_with_the_call_however_late_its_process_starts(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, go = scene.folder / "late-nostray", scene.folder / "go"
+    program.write_text(f'#!/bin/sh\nuntil [ -e {go} ]; do sleep 0.01; done\nexec {nostray.find_program()} "$@"\n')
+    program.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setattr(nostray.registry, "find_program", lambda: str(program))
+        events = nostray.registry.watch()
+    with events, nostray.Popen(["sleep", "100"]) as process:
+        assert until(lambda: nostray.registry.list()[0].state == "ready")
+        time.sleep(0.01)  # the journal counts in milliseconds
+        go.touch()
+        assert until(lambda: scene.processes("--follow"))
+        process.terminate()
+        assert next(events).event == "started"
 
 
 def test_a_watch_is_closed_from_another_thread_and_by_being_dropped(scene: Scene) -> None:

@@ -66,8 +66,8 @@ export const registry = {
 
   watch({ which, session, signal } = {}) {
     signal?.throwIfAborted();
-    // What happens from here on; what has happened is in `nostray log`.
-    const words = ["log", "--follow", "--json", "--since=0s", ...(session === undefined ? [] : [`--session=${session}`])];
+    // What happens from here on; what has happened is in `nostray log`. A moment: the program starts later than this.
+    const words = ["log", "--follow", "--json", `--since=${new Date().toISOString()}`, ...(session === undefined ? [] : [`--session=${session}`])];
     const log = spawn(findProgram(), [...words, ...(which === undefined ? [] : ["--", which])], { stdio: ["ignore", "pipe", "pipe"] });
     const stop = () => log.kill();
     const forget = limited({ signal }, "", stop);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union
 
 from ._program import find_program
@@ -95,6 +95,14 @@ def duration(time: Time) -> str:
         return time
     seconds = time.total_seconds() if isinstance(time, timedelta) else time
     return f"{max(0, round(seconds * 1000))}ms"
+
+
+def moment_ago(time: Time) -> str:
+    """Return the moment that was this time ago, as the program reads it."""
+    if isinstance(time, str):
+        return time
+    ago = time if isinstance(time, timedelta) else timedelta(seconds=time)
+    return (datetime.now(timezone.utc) - max(ago, timedelta(0))).isoformat(timespec="milliseconds")
 
 
 def words(options: Mapping[str, Any], known: frozenset[str]) -> list[str]:

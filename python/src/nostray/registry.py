@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ._errors import NostrayError
-from ._options import duration, words
+from ._options import moment_ago, words
 from ._program import find_program
 from ._status import objects
 
@@ -113,7 +113,8 @@ class watch:
     def __init__(self, which: Optional[str] = None, *, session: Which = None, since: Time = 0) -> None:
         chosen = words({"session": session}, frozenset(("session",)))
         self._log = subprocess.Popen(
-            [find_program(), "log", "--follow", "--json", "--since", duration(since), *chosen, *([which] if which else [])],
+            # A moment: the program would count a time from its own start, which comes later than this call.
+            [find_program(), "log", "--follow", "--json", "--since", moment_ago(since), *chosen, *([which] if which else [])],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
         )
