@@ -117,6 +117,8 @@ async def _create(argv: list[Word], limit: int, arguments: dict[str, Any]) -> Pr
     except BaseException:
         # Also if this task is cancelled. It ends the front, and with it the tree.
         transport.close()
+        # As asyncio does for a start that fails. An event loop that is closed before it has reaped the front would leave a zombie.
+        await asyncio.subprocess.Process.wait(process)
         raise
     return process
 
