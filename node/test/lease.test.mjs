@@ -38,7 +38,7 @@ test("kill -9 of the child: one new child for all holders, in-flight calls fail,
   const [before] = await Promise.all(leases.map((lease) => who(lease)));
   const inFlight = leases.map((lease) => lease.call("hang"));
   const failed = Promise.allSettled(inFlight);
-  await leases[0].call("who"); // so the child has read what came before
+  await Promise.all(leases.map((lease) => who(lease))); // so the child has read what each of them sent before
   process.kill(before, "SIGKILL");
   const inBetween = await Promise.all(leases.map((lease) => who(lease)));
   for (const { reason } of await failed) {
