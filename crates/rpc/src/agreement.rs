@@ -367,36 +367,28 @@ impl Check<'_> {
         let mut at = self.after_space(0);
         // An outermost list is a batch, and each of its items is a message.
         let is_batch = self.line.get(at) == Some(&b'[');
-        let mut object = Some(0);
+        let (mut object, mut has_name) = (Some(0), false);
         self.places.begin(self.agreement.objects.len(), is_batch);
         loop {
-            // A value begins here.
+            // A value begins here, or the name before it.
+            if has_name {
+                (at, object) = self.key(at)?;
+            }
             if let Some(object) = object {
                 self.places.places[object].0 = at;
             }
             match self.line.get(at) {
                 Some(b'"') => at = self.string(at)?.end,
-                Some(b'{') => {
-                    self.stack.push(true, object)?;
+                Some(opening @ (b'{' | b'[')) => {
+                    let is_object = *opening == b'{';
+                    self.stack.push(is_object, object)?;
                     at = self.after_space(at + 1);
-                    if self.line.get(at) == Some(&b'}') {
-                        at += 1;
-                        self.stack.pop();
-                    } else {
-                        (at, object) = self.key(at)?;
+                    if self.line.get(at) != Some(if is_object { &b'}' } else { &b']' }) {
+                        (object, has_name) = self.next_item(is_batch);
                         continue;
                     }
-                }
-                Some(b'[') => {
-                    self.stack.push(false, object)?;
-                    at = self.after_space(at + 1);
-                    if self.line.get(at) == Some(&b']') {
-                        at += 1;
-                        self.stack.pop();
-                    } else {
-                        object = (is_batch && self.stack.depth == 1).then_some(0);
-                        continue;
-                    }
+                    at += 1;
+                    self.stack.pop();
                 }
                 Some(_) => at += self.bare_length(at)?,
                 None => return not_json("it ends too early"),
@@ -410,16 +402,10 @@ impl Check<'_> {
                 if self.stack.depth == 0 {
                     return if at == self.line.len() { Ok(()) } else { not_json("something comes after it") };
                 }
-                let is_object = self.stack.top_is_object();
-                match (self.line.get(at), is_object) {
-                    (Some(b','), true) => {
+                match (self.line.get(at), self.stack.top_is_object()) {
+                    (Some(b','), _) => {
                         at = self.after_space(at + 1);
-                        (at, object) = self.key(at)?;
-                        break;
-                    }
-                    (Some(b','), false) => {
-                        at = self.after_space(at + 1);
-                        object = (is_batch && self.stack.depth == 1).then_some(0);
+                        (object, has_name) = self.next_item(is_batch);
                         break;
                     }
                     (Some(b'}'), true) | (Some(b']'), false) => {
@@ -431,6 +417,12 @@ impl Check<'_> {
                 }
             }
         }
+    }
+
+    /// The deciding names of the next item of what is open, as far as they are known before its name, and whether it has one.
+    #[inline]
+    fn next_item(&self, is_batch: bool) -> (Option<usize>, bool) {
+        ((is_batch && self.stack.depth == 1).then_some(0), self.stack.top_is_object())
     }
 
     #[inline]
