@@ -9,8 +9,8 @@ use crate::compare::Part;
 pub(crate) const USAGE: &str = "\
 usage: nostray-bench compare [--quick] [--only PART]...
        nostray-bench pen [--quick] [--markdown FILE]
-       nostray-bench managed [--quick] [--markdown FILE]
-       nostray-bench share [--quick] [--markdown FILE]
+       nostray-bench managed [--quick] [--short] [--markdown FILE]
+       nostray-bench share [--quick] [--short] [--markdown FILE]
        nostray-bench spawn [--quick] [--markdown FILE]
        nostray-bench builds [--quick] NOSTRAY
        nostray-bench registry [--quick]
@@ -27,7 +27,8 @@ managed
       against no wrapper and against a bare relay, with a native server and with server-everything
 share
       measures latency, throughput and memory of `nostray share`, against no wrapper, against two bare
-      relays in a row, and against rmcp-mux; with a native server and with server-everything
+      relays in a row, and against rmcp-mux; with a native server and with server-everything;
+      with `--short`, both measure messages of 200 B with the native server, and nothing else
 spawn
       measures what starting a child costs a host with 1 GiB of memory: the library's `Pen::spawn`
       against `posix_spawn` and against `fork` and `execve`
@@ -73,6 +74,8 @@ pub(crate) struct Compare {
 #[derive(Default)]
 pub(crate) struct Shown {
     pub(crate) quick: bool,
+    /// Short messages alone.
+    pub(crate) short: bool,
     pub(crate) markdown: Option<PathBuf>,
 }
 
@@ -103,6 +106,7 @@ pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, 
             while let Some(word) = words.next() {
                 match word.as_str() {
                     "--quick" => options.quick = true,
+                    "--short" if matches!(command.as_str(), "managed" | "share") => options.short = true,
                     "--markdown" => options.markdown = Some(value(&word, &mut words)?.into()),
                     _ => return Err(format!("{command} has no option '{word}'").into()),
                 }

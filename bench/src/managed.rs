@@ -14,7 +14,7 @@ use crate::report::{Report, Table};
 use crate::stats::Spread;
 use crate::targets::Targets;
 use crate::traffic::{
-    Amount, Load, Seen, Server, Way, dense_loads, everything_loads, measure, native, native_loads, watch,
+    Amount, Load, Seen, Server, Way, dense_loads, everything_loads, measure, native, native_loads, short_loads, watch,
 };
 use crate::{Failure, args, peers, screen};
 
@@ -23,7 +23,7 @@ pub(crate) fn run(options: &args::Shown) -> Result<(), Failure> {
     let programs = Programs::build()?;
     watch::begin();
     watch::doing("installing server-everything".to_owned());
-    let everything = peers::everything();
+    let everything = if options.short { Err("--short".into()) } else { peers::everything() };
     let quick = options.quick;
     let mut report = Report::new("nostray on the managed path, measured");
     let left_out = everything.as_ref().err().map(|why| format!("SERVER-EVERYTHING IS LEFT OUT: {why}"));
@@ -41,11 +41,15 @@ pub(crate) fn run(options: &args::Shown) -> Result<(), Failure> {
     };
     let echo = native(0)?;
     let passes = if quick { 5 } else { 15 };
-    let loads = [native_loads(), dense_loads()].concat();
+    let loads = if options.short { short_loads() } else { [native_loads(), dense_loads()].concat() };
     all(&echo, &loads, &Amount { passes, turns: 2, warm_up: 200, limits: None })?;
     if let Ok(everything) = &everything {
         let passes = if quick { 3 } else { 7 };
         all(everything, &everything_loads(quick), &Amount { passes, turns: 1, warm_up: 2000, limits: None })?;
+    }
+    if options.short {
+        report.add(&targets.table());
+        return report.write(options.markdown.as_deref());
     }
 
     let (table, held) = held::measure(&ways::managed(&programs), &echo, &programs, if quick { 2 } else { 5 })?;

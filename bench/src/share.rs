@@ -12,7 +12,9 @@ use crate::mux::Mux;
 use crate::programs::{Programs, until_none_runs};
 use crate::report::Report;
 use crate::targets::Targets;
-use crate::traffic::{Amount, Load, Server, everything_loads, measure, native, native_loads, round_trips, watch};
+use crate::traffic::{
+    Amount, Load, Server, everything_loads, measure, native, native_loads, round_trips, short_loads, watch,
+};
 use crate::{Failure, args, peers, screen};
 
 /// How many sessions' memory is looked at.
@@ -22,9 +24,9 @@ pub(crate) fn run(options: &args::Shown) -> Result<(), Failure> {
     screen::progress("building");
     let programs = Programs::build()?;
     screen::progress("installing rmcp-mux");
-    let mux = Mux::find();
+    let mux = if options.short { Err("--short".into()) } else { Mux::find() };
     screen::progress("installing server-everything");
-    let everything = if options.quick { Err("--quick".into()) } else { peers::everything() };
+    let everything = if options.quick || options.short { Err("--quick".into()) } else { peers::everything() };
     watch::begin();
     let quick = options.quick;
     let mut report = Report::new("nostray share, measured");
@@ -57,7 +59,8 @@ pub(crate) fn run(options: &args::Shown) -> Result<(), Failure> {
     };
     let echo = native(0)?;
     let passes = if quick { 5 } else { 15 };
-    all(&echo, &native_loads(), &Amount { passes, turns: 2, warm_up: 200, limits: None }, true)?;
+    let loads = if options.short { short_loads() } else { native_loads() };
+    all(&echo, &loads, &Amount { passes, turns: 2, warm_up: 200, limits: None }, true)?;
     if let Ok(everything) = &everything {
         all(
             everything,
@@ -65,6 +68,11 @@ pub(crate) fn run(options: &args::Shown) -> Result<(), Failure> {
             &Amount { passes: 5, turns: 1, warm_up: 2000, limits: None },
             false,
         )?;
+    }
+    if options.short {
+        until_none_runs(&programs.nostray)?;
+        report.add(&targets.table());
+        return report.write(options.markdown.as_deref());
     }
 
     let server = everything.as_ref().unwrap_or(&echo);

@@ -82,6 +82,11 @@ pub(crate) fn native_loads() -> Vec<Load> {
     ]
 }
 
+/// The short ones of them.
+pub(crate) fn short_loads() -> Vec<Load> {
+    native_loads().into_iter().filter(|load| load.size < KIB).collect()
+}
+
 /// The same in messages of 1 MiB that are full of structure.
 pub(crate) fn dense_loads() -> Vec<Load> {
     let long = native_loads().into_iter().filter(|load| load.size == MIB);

@@ -15,7 +15,7 @@ use crate::envelope::{self, Envelope, Kind, Message, NotAMessage, Top, read};
 use crate::id::Id;
 use crate::quick_read::{QuickEnvelope, quick_read};
 use crate::reply::{error, error_to, errors};
-use crate::scan::{NotAString, strict_string};
+use crate::scan::{NotAString, StrictString, StringEnds, strict_string};
 use crate::text::unescape;
 
 /// Deeper than any real message, and less deep than the limits of readers (serde_json: 128, jiter: 200).
@@ -40,13 +40,23 @@ pub struct Agreement {
 #[derive(Debug, Clone, Default)]
 struct Object {
     names: Vec<Name>,
-    /// One bit for each length of a name, so that most other names need not be compared.
-    lengths: u64,
+    /// The [outline] of each, by which nearly all other names are told from them.
+    outlines: Vec<u64>,
 }
 
-/// The bit of a length in [`Object::lengths`]. All long names have the same.
-fn length_bit(length: usize) -> u64 {
-    1 << length.min(63)
+/// The first bytes of a name that is `length` bytes long, without the bit by which capital and small letters differ, and its length.
+/// `text` begins with the name. Names that are equal but for case have one outline; few others have.
+#[inline]
+fn outline(text: &[u8], length: usize) -> u64 {
+    const CASE: u64 = 0x20_2020_2020_2020;
+    const BYTES: usize = 7;
+    let first = match text.first_chunk::<8>() {
+        Some(first) => u64::from_le_bytes(*first),
+        None => text.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    };
+    let unused = u64::BITS - 8 * length.min(BYTES) as u32;
+    let first = first.checked_shl(unused).map_or(0, |first| first >> unused);
+    (first | CASE) ^ (length as u64) << 56
 }
 
 /// A deciding member: see [`Agreement::member`].
@@ -187,9 +197,10 @@ impl Agreement {
                         let new = agreement.objects.len();
                         agreement.objects.push(Object::default());
                         let means = envelope::Name::plain(name.as_bytes());
+                        let outline = outline(name.as_bytes(), name.len());
                         let name = Name { name: (*name).into(), folded: fold(name).into(), object: new, means };
-                        agreement.objects[object].lengths |= length_bit(name.name.len());
                         agreement.objects[object].names.push(name);
+                        agreement.objects[object].outlines.push(outline);
                         new
                     }
                 };
@@ -235,12 +246,15 @@ impl Agreement {
 
     /// Like [`Agreement::check`], and notes where the deciding members are.
     pub fn check_and_note(&self, line: &[u8], places: &mut Places) -> Result<Agreed, Disagreement> {
-        let has_separators = !line.is_ascii() && {
+        let is_ascii = line.is_ascii();
+        let has_separators = !is_ascii && {
             std::str::from_utf8(line).map_err(|_| Disagreement::NotJson("it is not UTF-8"))?;
             has_separators(line)
         };
-        let mut check = Check { agreement: self, line, at: 0, stack: Stack::default(), places, has_return: false };
-        check.document()?;
+        let strings = StringEnds::of(line);
+        let stack = Stack::default();
+        let mut check = Check { agreement: self, line, is_ascii, strings, stack, places, has_return: false };
+        check.document().map_err(|disagreement| *disagreement)?;
         if has_separators || check.has_return {
             return Ok(Agreed::Rewritten(without_line_ends(line)));
         }
@@ -279,11 +293,12 @@ fn fold(name: &str) -> String {
     before_nul.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }
 
-/// The state of a check of one line.
+/// The state of a check of one line. Where the check has come to is handed from call to call, so that it stays in a register.
 struct Check<'a> {
     agreement: &'a Agreement,
     line: &'a [u8],
-    at: usize,
+    is_ascii: bool,
+    strings: StringEnds<'a>,
     stack: Stack,
     places: &'a mut Places,
     has_return: bool,
@@ -292,26 +307,26 @@ struct Check<'a> {
 /// The objects and lists that are open.
 struct Stack {
     depth: usize,
-    /// One bit a level: whether it is an object.
-    is_object: [u64; MAX_DEPTH.div_ceil(64)],
+    /// One bit a level, the innermost first: whether it is an object.
+    is_object: u128,
     /// The deciding names of the outermost objects, and which of them have occurred. A list has them for its place alone.
     names: [Option<(usize, u64)>; DECIDING_DEPTH],
 }
 
 impl Default for Stack {
     fn default() -> Self {
-        Self { depth: 0, is_object: [0; MAX_DEPTH.div_ceil(64)], names: [None; DECIDING_DEPTH] }
+        Self { depth: 0, is_object: 0, names: [None; DECIDING_DEPTH] }
     }
 }
 
 impl Stack {
-    fn push(&mut self, is_object: bool, names: Option<usize>) -> Result<(), Disagreement> {
+    #[inline]
+    fn push(&mut self, is_object: bool, names: Option<usize>) -> Checked {
+        const { assert!(MAX_DEPTH <= u128::BITS as usize, "one bit a level") };
         if self.depth == MAX_DEPTH {
-            return Err(Disagreement::TooDeep);
+            return Err(Box::new(Disagreement::TooDeep));
         }
-        let bit = 1 << (self.depth % 64);
-        let word = &mut self.is_object[self.depth / 64];
-        *word = if is_object { *word | bit } else { *word & !bit };
+        self.is_object = self.is_object << 1 | u128::from(is_object);
         if let Some(slot) = self.names.get_mut(self.depth) {
             *slot = names.map(|object| (object, 0));
         }
@@ -319,193 +334,228 @@ impl Stack {
         Ok(())
     }
 
+    #[inline]
     fn top_is_object(&self) -> bool {
-        let at = self.depth - 1;
-        self.is_object[at / 64] >> (at % 64) & 1 == 1
+        self.is_object & 1 == 1
     }
 
     /// Closes the innermost object or list. Returns its index in [`Agreement::objects`], if it is the value of a deciding name.
     #[inline]
     fn pop(&mut self) -> Option<usize> {
         self.depth -= 1;
+        self.is_object >>= 1;
         self.names.get(self.depth).copied().flatten().map(|(object, _)| object)
     }
 
     /// The deciding names of the innermost object.
+    #[inline]
     fn names(&mut self) -> Option<&mut (usize, u64)> {
         self.names.get_mut(self.depth - 1)?.as_mut()
     }
 }
 
-type Checked<T = ()> = Result<T, Disagreement>;
+/// Boxed, so that what nearly all lines return is small.
+type Checked<T = ()> = Result<T, Box<Disagreement>>;
+
+#[cold]
+fn not_json<T>(why: &'static str) -> Checked<T> {
+    Err(Box::new(Disagreement::NotJson(why)))
+}
 
 impl Check<'_> {
     fn document(&mut self) -> Checked {
-        self.space();
+        let mut at = self.after_space(0);
         // An outermost list is a batch, and each of its items is a message.
-        let is_batch = self.peek() == Some(b'[');
-        let mut object = Some(0);
+        let is_batch = self.line.get(at) == Some(&b'[');
+        let (mut object, mut has_name) = (Some(0), false);
         self.places.begin(self.agreement.objects.len(), is_batch);
         loop {
-            // A value begins here.
-            if let Some(object) = object {
-                self.places.places[object].0 = self.at;
+            // A value begins here, or the name before it.
+            if has_name {
+                (at, object) = self.key(at)?;
             }
-            match self.peek() {
-                Some(b'{') => {
-                    self.at += 1;
-                    self.stack.push(true, object)?;
-                    self.space();
-                    if self.peek() == Some(b'}') {
-                        self.at += 1;
-                        self.stack.pop();
-                    } else {
-                        object = self.key()?;
+            if let Some(object) = object {
+                self.places.places[object].0 = at;
+            }
+            match self.line.get(at) {
+                Some(b'"') => at = self.string(at)?.end,
+                Some(opening @ (b'{' | b'[')) => {
+                    let is_object = *opening == b'{';
+                    self.stack.push(is_object, object)?;
+                    at = self.after_space(at + 1);
+                    if self.line.get(at) != Some(if is_object { &b'}' } else { &b']' }) {
+                        (object, has_name) = self.next_item(is_batch);
                         continue;
                     }
+                    at += 1;
+                    self.stack.pop();
                 }
-                Some(b'[') => {
-                    self.at += 1;
-                    self.stack.push(false, object)?;
-                    self.space();
-                    if self.peek() == Some(b']') {
-                        self.at += 1;
-                        self.stack.pop();
-                    } else {
-                        object = (is_batch && self.stack.depth == 1).then_some(0);
-                        continue;
-                    }
-                }
-                Some(b'"') => {
-                    self.string()?;
-                }
-                Some(_) => self.bare()?,
-                None => return Err(Disagreement::NotJson("it ends too early")),
+                Some(_) => at += self.bare_length(at)?,
+                None => return not_json("it ends too early"),
             }
             // A value has ended here.
             loop {
                 if let Some(object) = object {
-                    self.places.places[object].1 = self.at;
+                    self.places.places[object].1 = at;
                 }
-                self.space();
+                at = self.after_space(at);
                 if self.stack.depth == 0 {
-                    let is_all = self.at == self.line.len();
-                    return if is_all { Ok(()) } else { Err(Disagreement::NotJson("something comes after it")) };
+                    return if at == self.line.len() { Ok(()) } else { not_json("something comes after it") };
                 }
-                let is_object = self.stack.top_is_object();
-                match (self.peek(), is_object) {
+                match (self.line.get(at), self.stack.top_is_object()) {
                     (Some(b','), _) => {
-                        self.at += 1;
-                        self.space();
-                        object = match is_object {
-                            true => self.key()?,
-                            false => (is_batch && self.stack.depth == 1).then_some(0),
-                        };
+                        at = self.after_space(at + 1);
+                        (object, has_name) = self.next_item(is_batch);
                         break;
                     }
                     (Some(b'}'), true) | (Some(b']'), false) => {
-                        self.at += 1;
+                        at += 1;
                         object = self.stack.pop();
                     }
-                    (None, _) => return Err(Disagreement::NotJson("it ends too early")),
-                    _ => return Err(Disagreement::NotJson("a comma or a bracket is missing")),
+                    (None, _) => return not_json("it ends too early"),
+                    _ => return not_json("a comma or a bracket is missing"),
                 }
             }
         }
     }
 
+    /// The deciding names of the next item of what is open, as far as they are known before its name, and whether it has one.
     #[inline]
-    fn peek(&self) -> Option<u8> {
-        self.line.get(self.at).copied()
+    fn next_item(&self, is_batch: bool) -> (Option<usize>, bool) {
+        ((is_batch && self.stack.depth == 1).then_some(0), self.stack.top_is_object())
     }
 
     #[inline]
-    fn space(&mut self) {
-        while let Some(byte @ (b' ' | b'\t' | b'\r' | b'\n')) = self.peek() {
+    fn after_space(&mut self, at: usize) -> usize {
+        // Most lines have none.
+        match self.line.get(at) {
+            Some(byte) if *byte > b' ' => at,
+            _ => self.skip_space(at),
+        }
+    }
+
+    #[inline(never)]
+    fn skip_space(&mut self, mut at: usize) -> usize {
+        while let Some(byte @ (b' ' | b'\t' | b'\r' | b'\n')) = self.line.get(at) {
             self.has_return |= matches!(byte, b'\r' | b'\n');
-            self.at += 1;
+            at += 1;
         }
+        at
     }
 
-    /// Reads a name and its colon. Returns the deciding names of its value.
-    fn key(&mut self) -> Checked<Option<usize>> {
-        if self.peek() != Some(b'"') {
-            return Err(Disagreement::NotJson("a member has no name"));
-        }
-        let start = self.at;
-        let is_plain = self.string()?;
-        let key = &self.line[start..self.at];
-        self.space();
-        if self.peek() != Some(b':') {
-            return Err(Disagreement::NotJson("a member has no value"));
-        }
-        self.at += 1;
-        self.space();
-        match self.stack.names() {
-            None => Ok(None),
-            Some((object, seen)) => decides(&self.agreement.objects[*object], key, is_plain, seen),
-        }
-    }
-
-    /// Reads a string. Returns whether it is free of escapes.
+    /// Reads a name and its colon. Returns where its value begins, and the deciding names of that.
     #[inline]
-    fn string(&mut self) -> Checked<bool> {
-        let string = strict_string(self.line, self.at + 1).map_err(|why| {
-            Disagreement::NotJson(match why {
-                NotAString::NoEnd => "a string has no end",
-                NotAString::ControlCharacter => "a string has a control character",
-                NotAString::UnknownEscape => "a string has an unknown escape",
-            })
-        })?;
-        self.at = string.end;
-        Ok(!string.has_escapes)
+    fn key(&mut self, start: usize) -> Checked<(usize, Option<usize>)> {
+        if self.line.get(start) != Some(&b'"') {
+            return not_json("a member has no name");
+        }
+        let StrictString { end, has_escapes } = self.string(start)?;
+        let colon = self.after_space(end);
+        if self.line.get(colon) != Some(&b':') {
+            return not_json("a member has no value");
+        }
+        let at = self.after_space(colon + 1);
+        let Some((object, seen)) = self.stack.names() else { return Ok((at, None)) };
+        let object = &self.agreement.objects[*object];
+        Ok((at, decides(object, &self.line[start..], end - start, !has_escapes, self.is_ascii, seen)?))
     }
 
-    /// Reads a number, or a word.
-    fn bare(&mut self) -> Checked {
-        let rest = &self.line[self.at..];
+    /// Reads a string, from its opening quote.
+    #[inline]
+    fn string(&mut self, at: usize) -> Checked<StrictString> {
+        match self.strings.plain_end(at + 1) {
+            Some(end) => Ok(StrictString { end, has_escapes: false }),
+            None => self.string_with_escapes(at),
+        }
+    }
+
+    #[inline(never)]
+    fn string_with_escapes(&mut self, at: usize) -> Checked<StrictString> {
+        match strict_string(self.line, at + 1) {
+            Ok(string) => Ok(string),
+            Err(NotAString::NoEnd) => not_json("a string has no end"),
+            Err(NotAString::ControlCharacter) => not_json("a string has a control character"),
+            Err(NotAString::UnknownEscape) => not_json("a string has an unknown escape"),
+        }
+    }
+
+    /// Reads a number, or a word. Returns its length.
+    #[inline]
+    fn bare_length(&self, at: usize) -> Checked<usize> {
+        let rest = &self.line[at..];
+        if let Some(length) = number_length(rest) {
+            return Ok(length);
+        }
         let words: &[&[u8]] = match self.agreement.allows_nan {
             true => &[b"true", b"false", b"null", b"NaN", b"Infinity", b"-Infinity"],
             false => &[b"true", b"false", b"null"],
         };
-        let length = match words.iter().find(|word| rest.starts_with(word)) {
-            Some(word) => word.len(),
-            None => number_length(rest).ok_or(Disagreement::NotJson("a value is none"))?,
-        };
-        self.at += length;
-        Ok(())
+        match words.iter().find(|word| rest.starts_with(word)) {
+            Some(word) => Ok(word.len()),
+            None => not_json("a value is none"),
+        }
     }
 }
 
-/// Checks one name, given with its quotes, in an object with deciding names. Returns the deciding names of its value.
-fn decides(Object { names, lengths }: &Object, key: &[u8], is_plain: bool, seen: &mut u64) -> Checked<Option<usize>> {
-    let inside = &key[1..key.len() - 1];
-    let is_simple = is_plain && inside.is_ascii();
-    // No reader takes it for a name of another length.
-    if is_simple && lengths & length_bit(inside.len()) == 0 {
-        return Ok(None);
+/// Checks one name in an object with deciding names. Returns the deciding names of its value. `text` begins with the name and its
+/// quotes, which are `length` bytes long.
+#[inline]
+fn decides(
+    object: &Object,
+    text: &[u8],
+    length: usize,
+    is_plain: bool,
+    is_ascii: bool,
+    seen: &mut u64,
+) -> Checked<Option<usize>> {
+    let inside = &text[1..length - 1];
+    if is_plain && (is_ascii || inside.is_ascii()) {
+        let outline = outline(&text[1..], inside.len());
+        let Some(index) = object.outlines.iter().position(|other| *other == outline) else {
+            // No reader takes it for a name with another outline.
+            return Ok(None);
+        };
+        if *object.names[index].name.as_bytes() == *inside && *seen >> index & 1 == 0 {
+            *seen |= 1 << index;
+            return Ok(Some(object.names[index].object));
+        }
     }
+    decides_slowly(object, &text[..length], is_plain, seen)
+}
+
+/// The same for a name that occurs twice, or may be taken for another one.
+#[cold]
+fn decides_slowly(
+    Object { names, .. }: &Object,
+    key: &[u8],
+    is_plain: bool,
+    seen: &mut u64,
+) -> Checked<Option<usize>> {
+    let inside = &key[1..key.len() - 1];
     if let Some(index) = names.iter().position(|name| name.name.as_bytes() == inside) {
         if *seen >> index & 1 == 1 {
-            return Err(Disagreement::Twice(names[index].name.clone()));
+            return Err(Box::new(Disagreement::Twice(names[index].name.clone())));
         }
         *seen |= 1 << index;
         return Ok(Some(names[index].object));
     }
+    let is_simple = is_plain && inside.is_ascii();
     if is_simple && names.iter().all(|name| !name.name.as_bytes().eq_ignore_ascii_case(inside)) {
         return Ok(None);
     }
-    let text = unescape(key).ok_or(Disagreement::NotJson("a name has half a surrogate pair"))?;
+    let Some(text) = unescape(key) else { return not_json("a name has half a surrogate pair") };
     let folded = fold(&text);
     match names.iter().find(|name| *name.folded == *folded) {
-        Some(name) => {
-            Err(Disagreement::LookAlike { found: String::from_utf8_lossy(inside).into(), name: name.name.clone() })
-        }
+        Some(name) => Err(Box::new(Disagreement::LookAlike {
+            found: String::from_utf8_lossy(inside).into(),
+            name: name.name.clone(),
+        })),
         None => Ok(None),
     }
 }
 
 /// The length of the number at the start of `text`.
+#[inline]
 fn number_length(text: &[u8]) -> Option<usize> {
     let digits = |from: usize| text[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let mut at = usize::from(text.first() == Some(&b'-'));

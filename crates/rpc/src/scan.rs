@@ -24,7 +24,7 @@
 
 use memchr::memchr2;
 
-const BLOCK: usize = 64;
+use nostray_sys::masks::{BLOCK, Masks};
 
 /// The place of the first byte from `at` on that is not insignificant whitespace.
 #[inline]
@@ -103,51 +103,85 @@ pub(crate) struct StrictString {
     pub(crate) has_escapes: bool,
 }
 
-/// Checks a string against the grammar, from `at`, which is after its opening quote.
-#[inline]
-pub(crate) fn strict_string(text: &[u8], at: usize) -> Result<StrictString, NotAString> {
-    // Names and most values are short.
-    let (words, _) = text.get(at..).unwrap_or_default().as_chunks::<8>();
-    let short = words.len().min(4);
-    for (index, word) in words[..short].iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let quotes = zero_bytes(word ^ (ONES * u64::from(b'"'))) | zero_bytes(word ^ (ONES * u64::from(b'\\')));
-        // The three highest bits of a control character are zero.
-        let found = quotes | zero_bytes(word & (ONES * 0xE0));
-        if found != 0 {
-            let found = at + index * 8 + found.trailing_zeros() as usize / 8;
-            if text[found] == b'"' {
-                return Ok(StrictString { end: found + 1, has_escapes: false });
-            }
-            return strict_rest(text, found);
-        }
-    }
-    strict_rest(text, at + short * 8)
+/// Finds the ends of the strings of a line. It looks at each block once, however many strings are in it.
+#[derive(Debug)]
+pub(crate) struct StringEnds<'a> {
+    text: &'a [u8],
+    /// Where the block begins that was looked at last, and which of its bytes end a string, begin an escape or are not
+    /// allowed in a string.
+    block: usize,
+    ends: u64,
 }
 
-/// Checks the rest of a string in blocks. A bit mask marks the bytes of a block that need a check.
-fn strict_rest(text: &[u8], mut at: usize) -> Result<StrictString, NotAString> {
+impl<'a> StringEnds<'a> {
+    pub(crate) fn of(text: &'a [u8]) -> Self {
+        let mut ends = Self { text, block: 0, ends: 0 };
+        ends.look_at(0);
+        ends
+    }
+
+    #[inline(never)]
+    fn look_at(&mut self, start: usize) {
+        let rest = self.text.get(start..).unwrap_or_default();
+        self.block = start;
+        self.ends = match rest.first_chunk::<BLOCK>() {
+            Some(block) => Masks::of(block).ends_text(),
+            None => Masks::of(&padded(rest)).ends_text(),
+        };
+    }
+
+    /// Where a string ends that begins at `at`, after its opening quote. `None` if it has an escape, or is invalid: see [`strict_string`].
+    #[inline]
+    pub(crate) fn plain_end(&mut self, mut at: usize) -> Option<usize> {
+        loop {
+            let start = at / BLOCK * BLOCK;
+            if start != self.block {
+                if start >= self.text.len() {
+                    return None;
+                }
+                self.look_at(start);
+            }
+            let ends = self.ends >> (at - start);
+            if ends != 0 {
+                at += ends.trailing_zeros() as usize;
+                return (self.text[at] == b'"').then_some(at + 1);
+            }
+            at = start + BLOCK;
+        }
+    }
+}
+
+/// A block with spaces behind a text that is shorter.
+fn padded(text: &[u8]) -> [u8; BLOCK] {
+    let mut block = [b' '; BLOCK];
+    block[..text.len()].copy_from_slice(text);
+    block
+}
+
+/// Checks a string against the grammar, from `at`, which is after its opening quote. A bit mask marks the bytes of a block that need a
+/// check.
+pub(crate) fn strict_string(text: &[u8], mut at: usize) -> Result<StrictString, NotAString> {
     let (mut escaped, mut has_escapes) = (0, false);
     loop {
         let rest = text.get(at..).unwrap_or_default();
-        let mut padded = [b' '; BLOCK];
+        let short;
         let block = match rest.first_chunk::<BLOCK>() {
             Some(block) => block,
             None if rest.is_empty() => return Err(NotAString::NoEnd),
             None => {
-                padded[..rest.len()].copy_from_slice(rest);
-                &padded
+                short = padded(rest);
+                &short
             }
         };
-        let is_quiet = block.iter().fold(0, |any, byte| any | u8::from(ends_text(*byte))) == 0;
-        if !is_quiet || escaped != 0 {
-            let quote = bits(block, |byte| byte == b'"');
-            let backslash = bits(block, |byte| byte == b'\\');
+        let masks = Masks::of(block);
+        if masks.ends_text() != 0 || escaped != 0 {
+            let quote = masks.equal(b'"');
+            let backslash = masks.equal(b'\\');
             let letters = escaped_bytes(backslash, escaped);
             let ends = quote & !letters.bytes;
             // All bytes before the closing quote, or all bytes if there is none.
             let inside = ends.wrapping_sub(1) & !ends;
-            if bits(block, |byte| byte < 0x20) & inside != 0 {
+            if masks.control() & inside != 0 {
                 return Err(NotAString::ControlCharacter);
             }
             check_escapes(text, at, block, letters.bytes & inside)?;
@@ -167,10 +201,15 @@ fn check_escapes(text: &[u8], at: usize, block: &[u8; BLOCK], letters: u64) -> R
     if letters == 0 {
         return Ok(());
     }
-    let known = bits(block, |byte| matches!(byte, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't'));
-    let mut others = letters & !known;
+    let known = |byte| matches!(byte, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't');
+    let mut others = letters;
     while others != 0 {
-        let place = at + others.trailing_zeros() as usize;
+        let bit = others.trailing_zeros() as usize;
+        if known(block[bit]) {
+            others &= others - 1;
+            continue;
+        }
+        let place = at + bit;
         let digits = text.get(place + 1..place + 5).filter(|_| text[place] == b'u');
         if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
             return Err(NotAString::UnknownEscape);
@@ -178,12 +217,6 @@ fn check_escapes(text: &[u8], at: usize, block: &[u8; BLOCK], letters: u64) -> R
         others &= others - 1;
     }
     Ok(())
-}
-
-/// Whether this byte ends a string, begins an escape, or is not allowed in a string.
-#[inline]
-fn ends_text(byte: u8) -> bool {
-    byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
 const ONES: u64 = 0x0101_0101_0101_0101;
@@ -311,34 +344,11 @@ struct Classes {
     close: u64,
 }
 
-/// The compiler turns the comparisons into vector instructions of the target. A multiplication gathers the resulting bytes, zeros
-/// and ones, eight at a time.
 #[inline]
 fn classify(block: &[u8; BLOCK]) -> Classes {
-    // With this bit set, both opening brackets equal `{`, both closing brackets equal `}`, and no other byte equals either.
-    const CASE: u8 = 0x20;
-    Classes {
-        quote: bits(block, |byte| byte == b'"'),
-        // In most blocks there is none.
-        backslash: if block.iter().fold(0, |any, byte| any | u8::from(*byte == b'\\')) != 0 {
-            bits(block, |byte| byte == b'\\')
-        } else {
-            0
-        },
-        open: bits(block, |byte| byte | CASE == b'{'),
-        close: bits(block, |byte| byte | CASE == b'}'),
-    }
-}
-
-#[inline]
-fn bits(block: &[u8; BLOCK], is_one: impl Fn(u8) -> bool) -> u64 {
-    let bytes = block.map(|byte| u8::from(is_one(byte)));
-    let (words, _) = bytes.as_chunks::<8>();
-    let mut bits = 0;
-    for (index, word) in words.iter().enumerate() {
-        bits |= (u64::from_le_bytes(*word).wrapping_mul(0x0102_0408_1020_4080) >> 56) << (index * 8);
-    }
-    bits
+    let masks = Masks::of(block);
+    let (open, close) = masks.brackets();
+    Classes { quote: masks.equal(b'"'), backslash: masks.equal(b'\\'), open, close }
 }
 
 #[cfg(test)]
@@ -473,6 +483,8 @@ mod tests {
             let expected = naive_string(text.as_bytes());
             whole += usize::from(expected.is_some());
             assert_eq!(strict_string(text.as_bytes(), 0).ok(), expected, "{text:?}");
+            let plain = expected.filter(|string| !string.has_escapes).map(|string| string.end);
+            assert_eq!(StringEnds::of(text.as_bytes()).plain_end(0), plain, "{text:?}");
         }
         assert!((2_000..3_990).contains(&whole), "{whole}");
     }

@@ -5,6 +5,7 @@
 //! Elsewhere only the latter is there, so that what needs no process (`nostray-rpc`) can be built.
 
 pub mod escalation;
+pub mod masks;
 pub mod random;
 #[cfg(any(target_os = "linux", windows))]
 pub mod secrets;

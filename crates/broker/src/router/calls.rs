@@ -1,5 +1,6 @@
 //! What the sessions have asked and the child has not answered yet, by the id under which the child knows it.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -175,18 +176,17 @@ impl Calls {
 
     /// A call takes off, and this is how the child will know it.
     pub(super) fn add(&mut self, call: Call) -> i64 {
-        let id = loop {
-            let id = (self.ids)();
-            if !self.by_id.contains_key(&id) {
-                break id;
-            }
-        };
         self.count += 1;
-        if let Some(session_id) = call.waited_for_by().filter(|_| call.note.is_light()) {
-            self.light.push((id, session_id));
+        loop {
+            let id = (self.ids)();
+            if let Entry::Vacant(place) = self.by_id.entry(id) {
+                if let Some(session_id) = call.waited_for_by().filter(|_| call.note.is_light()) {
+                    self.light.push((id, session_id));
+                }
+                place.insert(Call { serial: self.count, ..call });
+                return id;
+            }
         }
-        self.by_id.insert(id, Call { serial: self.count, ..call });
-        id
     }
 
     pub(super) fn get(&self, id: i64) -> Option<&Call> {

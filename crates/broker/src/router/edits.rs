@@ -14,6 +14,17 @@ pub(super) enum Token {
 /// So much fits beside a length and a tag in the size of three words; a UUID does not, and a counter does.
 const SHORT: usize = 22;
 
+/// All numbers of two digits.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut number = 0;
+    while number < pairs.len() {
+        pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+        number += 1;
+    }
+    pairs
+};
+
 impl Token {
     pub(super) fn new(json: &[u8]) -> Self {
         match u8::try_from(json.len()) {
@@ -26,17 +37,18 @@ impl Token {
         }
     }
 
-    /// A number that was counted here, so it is not negative.
-    pub(super) fn number(mut number: i64) -> Self {
+    /// A number that was drawn here, so it is not negative.
+    pub(super) fn number(number: i64) -> Self {
+        let mut number = number.unsigned_abs();
         let mut digits = [0; SHORT];
         let mut at = SHORT;
         loop {
-            at -= 1;
-            // A remainder of ten is a digit.
-            digits[at] = b'0' + (number % 10) as u8;
-            number /= 10;
+            at -= 2;
+            // A remainder of a hundred has two digits.
+            digits[at..at + 2].copy_from_slice(&PAIRS[(number % 100) as usize]);
+            number /= 100;
             if number == 0 {
-                return Self::new(&digits[at..]);
+                return Self::new(&digits[at + usize::from(digits[at] == b'0')..]);
             }
         }
     }
@@ -98,9 +110,12 @@ impl Edits {
     pub(super) fn replace(&mut self, place: Range<usize>, new: Token) {
         debug_assert!(self.count < MAX_EDITS, "a line has at most so many edits");
         if self.count < MAX_EDITS {
-            let at = self.list[..self.count].partition_point(|(other, _)| other.start < place.start);
-            self.list[at..=self.count].rotate_right(1);
+            let mut at = self.count;
             self.list[at] = (place, new);
+            while at > 0 && self.list[at - 1].0.start > self.list[at].0.start {
+                self.list.swap(at - 1, at);
+                at -= 1;
+            }
             self.count += 1;
         }
     }
@@ -121,12 +136,13 @@ impl Edits {
 
     /// Writes the changed line.
     pub fn apply(&self, text: &[u8], into: &mut Vec<u8>) {
-        for piece in self.pieces(text.len()) {
-            into.extend_from_slice(match piece {
-                Piece::Kept(place) => &text[place],
-                Piece::New(bytes) => bytes,
-            });
+        let mut at = 0;
+        for (place, new) in &self.list[..self.count] {
+            into.extend_from_slice(&text[at..place.start]);
+            into.extend_from_slice(new.json());
+            at = place.end;
         }
+        into.extend_from_slice(&text[at..]);
     }
 
     /// The changed line, with its end.
@@ -164,7 +180,7 @@ mod tests {
             let json = vec![b'x'; length];
             assert_eq!(Token::new(&json).json(), json);
         }
-        for number in [0, 9, 10, 4711, i64::MAX] {
+        for number in [0, 9, 10, 99, 100, 101, 4711, 1 << 53, i64::MAX] {
             assert_eq!(Token::number(number).json(), number.to_string().as_bytes());
         }
         assert_eq!(size_of::<Token>(), 24);

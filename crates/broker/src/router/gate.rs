@@ -12,6 +12,7 @@ use nostray_rpc::{
 };
 use nostray_supervise::{Moment, Protocol};
 
+use super::admission::Ask;
 use super::notifications::SUBSCRIPTION_KEY;
 use super::sessions::SessionId;
 use super::{Effect, FromChild, FromSession, Router};
@@ -68,6 +69,7 @@ struct Members {
     jsonrpc: Option<Member>,
     id: Option<Member>,
     method: Option<Member>,
+    params: Option<Member>,
     result: Option<Member>,
     error: Option<Member>,
     progress: Option<Member>,
@@ -105,12 +107,31 @@ impl<'a> Checked<'a> {
         self.place(self.members.log_level).map(|place| &self.text[place])
     }
 
+    fn is_of_this_version(self) -> bool {
+        self.place(self.members.jsonrpc).is_some_and(|version| &self.text[version] == b"\"2.0\"")
+    }
+
+    /// The call that it is, if id and method are written as clients write them. [`Gate::read`] reads all others.
+    pub(super) fn call(self) -> Option<Ask<'a>> {
+        let Members { id, method, params, .. } = self.members;
+        let (id, method) = self.place(id).zip(self.place(method)).filter(|_| self.is_of_this_version())?;
+        let is_plain_id = match self.text[id.clone()] {
+            [b'"', ref inside @ .., b'"'] => !inside.contains(&b'\\'),
+            ref digits => digits.iter().all(u8::is_ascii_digit),
+        };
+        let [b'"', ref inside @ .., b'"'] = self.text[method] else { return None };
+        let method = std::str::from_utf8(inside).ok().filter(|_| is_plain_id && !inside.contains(&b'\\'))?;
+        let line = Some(self);
+        Some(Ask { text: self.text, id, method, params: self.place(params), batch: None, line })
+    }
+
     /// Where the id is, if it is an answer with a result.
     pub(super) fn id_of_result(self) -> Option<Range<usize>> {
-        let Members { jsonrpc, id, method, result, error, .. } = self.members;
-        let is_ours = self.place(jsonrpc).is_some_and(|version| &self.text[version] == b"\"2.0\"");
-        let is_result =
-            is_ours && self.place(result).is_some() && self.place(method).is_none() && self.place(error).is_none();
+        let Members { id, method, result, error, .. } = self.members;
+        let is_result = self.is_of_this_version()
+            && self.place(result).is_some()
+            && self.place(method).is_none()
+            && self.place(error).is_none();
         self.place(id).filter(|_| is_result)
     }
 
@@ -141,6 +162,7 @@ impl Gate {
             jsonrpc: member(&["jsonrpc"]),
             id: member(&["id"]),
             method: member(&["method"]),
+            params: member(&["params"]),
             result: member(&["result"]),
             error: member(&["error"]),
             progress: member(&["params", "_meta", "progressToken"]),

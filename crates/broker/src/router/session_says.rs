@@ -54,6 +54,11 @@ impl Router {
         line: Checked<'_>,
         now: Moment,
     ) -> FromSession {
+        // Nearly all that a session says is a call.
+        if let Some(ask) = line.call().filter(|_| !self.routes.is_used()) {
+            self.speaks(session_id);
+            return self.session_asks(session_id, &ask);
+        }
         match self.gate.read(line) {
             Ok(Message::One(envelope)) => self.session_message(session_id, Some(line), &envelope, None, now),
             Ok(Message::Batch(envelopes)) => {

@@ -158,3 +158,38 @@ fn python_s_numbers_pass_where_they_are_allowed() {
     }
     assert!(agreement().with_nan().check(b"NaNs").is_err());
 }
+
+#[test]
+fn a_name_is_told_by_its_outline_as_it_is_letter_by_letter() {
+    let names = ["", "i", "id", "params", "requestId", "requestState", "io.modelcontextprotocol/logLevel"];
+    let paths = names.map(|name| [name]);
+    let agreement = Agreement::new(paths.iter().map(<[&str; 1]>::as_slice));
+    let object = &agreement.objects[0];
+    let mut random = nostray_sys::random::Random::new(11);
+    let (mut decided, mut refused) = (0, 0);
+    for _ in 0..20_000 {
+        let mut name = names[random.index(names.len())].as_bytes().to_vec();
+        match random.index(8) {
+            0 => name.push(b"xI\x7f"[random.index(3)]),
+            1 => drop(name.pop()),
+            2 | 3 if !name.is_empty() => {
+                let at = random.index(name.len());
+                name[at] ^= [0x20, 0x01, 0x40][random.index(3)];
+            }
+            _ => {}
+        }
+        if name.iter().any(|byte| matches!(byte, 0..0x20 | b'"' | b'\\')) {
+            continue;
+        }
+        let key = [b"\"", &name[..], b"\""].concat();
+        let text = [&key[..], &b":1,\"id\":2}"[..random.index(11)]].concat();
+        let before = random.index(1 << names.len()) as u64;
+        let (mut seen, mut seen_slowly) = (before, before);
+        let found = decides(object, &text, key.len(), true, true, &mut seen);
+        assert_eq!(found, decides_slowly(object, &key, true, &mut seen_slowly), "{}", key.escape_ascii());
+        assert_eq!(seen, seen_slowly);
+        decided += usize::from(matches!(found, Ok(Some(_))));
+        refused += usize::from(found.is_err());
+    }
+    assert!(decided > 1_000 && refused > 1_000, "{decided} {refused}");
+}
