@@ -51,6 +51,7 @@ pub(crate) enum Command {
     Wrap(crate::wrap::WrapArgs),
     Unwrap(crate::wrap::UnwrapArgs),
     Hosts(crate::wrap::hosts::HostsArgs),
+    Doctor(nostray_doctor::Args),
     Completions(CompletionsArgs),
     Man(ManArgs),
     #[command(hide = true)]
@@ -61,7 +62,7 @@ pub(crate) enum Command {
 }
 
 /// Commands that are there on Linux alone, so far.
-const ELSEWHERE: [&str; 10] = ["share", "hold", "broker", "restart", "top", "web", "demo", "doctor", "slot", "wait"];
+const ELSEWHERE: [&str; 9] = ["share", "hold", "broker", "restart", "top", "web", "demo", "slot", "wait"];
 /// Those that a host starts in place of a command: a code of theirs must not look like the command's.
 pub(crate) const RUNS: [&str; 2] = ["share", "hold"];
 /// Options of `run` that are there on Linux alone, so far.

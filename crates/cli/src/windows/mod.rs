@@ -23,9 +23,9 @@ pub(crate) fn program(words: Vec<OsString>) -> Code {
     code.number()
 }
 
-/// Why this program may not be there tomorrow, and what to do instead. Not known on Windows.
+/// Why this program may not be there tomorrow, and what to do instead.
 pub(crate) fn program_may_vanish() -> Option<(String, &'static str)> {
-    None
+    nostray_doctor::origin::Origin::of_this_program().may_vanish()
 }
 
 fn carry_out(command: Command) -> ExitCode {
@@ -45,6 +45,7 @@ fn carry_out(command: Command) -> ExitCode {
         },
         Command::Unwrap(args) => wrap::unwrap(&args),
         Command::Hosts(args) => wrap::hosts::run(&args),
+        Command::Doctor(args) => nostray_doctor::run(&args, &wrap::grammar, &wrap::fix),
         Command::Completions(args) => completions::print(&args),
         Command::Man(args) => man::print(&args),
         Command::Complete(args) => completions::words(&args),

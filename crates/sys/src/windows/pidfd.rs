@@ -5,7 +5,7 @@ use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, OwnedHandle, R
 
 use windows_sys::Win32::Foundation::{ERROR_INVALID_PARAMETER, WAIT_OBJECT_0, WAIT_TIMEOUT};
 use windows_sys::Win32::System::Threading::{
-    GetExitCodeProcess, OpenProcess, PROCESS_QUERY_LIMITED_INFORMATION, PROCESS_SYNCHRONIZE, PROCESS_TERMINATE,
+    GetExitCodeProcess, OpenProcess, PROCESS_QUERY_INFORMATION, PROCESS_QUERY_LIMITED_INFORMATION, PROCESS_SYNCHRONIZE, PROCESS_TERMINATE,
     TerminateProcess, WaitForSingleObject,
 };
 
@@ -28,6 +28,11 @@ impl Pidfd {
             io::ErrorKind::PermissionDenied => Self::open_for(all, pid),
             _ => Err(error),
         })
+    }
+
+    /// A handle by which everything of a process can be read, its user too. For processes of this user.
+    pub(crate) fn open_to_query(pid: Pid) -> io::Result<Self> {
+        Self::open_for(PROCESS_QUERY_INFORMATION, pid)
     }
 
     fn open_for(rights: u32, pid: Pid) -> io::Result<Self> {

@@ -6,10 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use windows_sys::Win32::System::Diagnostics::ToolHelp::{
     CreateToolhelp32Snapshot, PROCESSENTRY32W, Process32FirstW, Process32NextW, TH32CS_SNAPPROCESS,
 };
+use windows_sys::Win32::System::JobObjects::IsProcessInJob;
 use windows_sys::Win32::System::ProcessStatus::{GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS};
 use windows_sys::Win32::System::Threading::{GetProcessHandleCount, QueryFullProcessImageNameW};
 
-use std::os::windows::io::AsRawHandle;
+use std::os::windows::io::{AsHandle, AsRawHandle};
 
 use crate::{Pid, Pidfd};
 
@@ -224,6 +225,22 @@ pub fn open_files_of(pid: Pid) -> Option<usize> {
     // SAFETY: the handle is open, and the number is ours.
     super::done(unsafe { GetProcessHandleCount(handle.as_raw_handle(), &raw mut count) }).ok()?;
     Some(count as usize)
+}
+
+/// Whether a process belongs to the user that this one acts for. Not if that cannot be read.
+#[must_use]
+pub fn is_own(pid: Pid) -> bool {
+    Pidfd::open_to_query(pid).and_then(|handle| super::private::is_own_process(handle.as_handle())).unwrap_or(false)
+}
+
+/// Whether a process is in any job; `None` if that cannot be read.
+#[must_use]
+pub fn is_in_job(pid: Pid) -> Option<bool> {
+    let handle = Pidfd::open_to_query(pid).ok()?;
+    let mut is_in = 0;
+    // SAFETY: the handle is open, and the answer is ours. No job means any.
+    super::done(unsafe { IsProcessInJob(handle.as_raw_handle(), std::ptr::null_mut(), &raw mut is_in) }).ok()?;
+    Some(is_in != 0)
 }
 
 /// From the year 1601 to 1970.
