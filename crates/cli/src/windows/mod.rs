@@ -4,6 +4,7 @@ pub(crate) mod args;
 pub(crate) mod following;
 pub(crate) mod leases;
 mod run;
+pub(crate) mod slot_hold;
 pub(crate) mod watch;
 
 use std::ffi::OsString;
@@ -11,7 +12,7 @@ use std::ffi::OsString;
 use nostray_sys::process::Code;
 use nostray_terminal::{self as terminal, ExitCode};
 
-use crate::{completions, log, man, metrics, ps, stop, sweep, wrap};
+use crate::{completions, log, man, metrics, ps, slot, stop, sweep, wrap};
 use args::{Cli, Command};
 
 #[cfg_attr(test, allow(dead_code, reason = "a test has a main of its own"))]
@@ -36,6 +37,7 @@ fn carry_out(command: Command) -> ExitCode {
         Command::Sweep(args) => sweep::run(&args),
         Command::Log(args) => log::run(&args),
         Command::Metrics(args) => metrics::run(&args),
+        Command::Slot(args) => slot::run(&args),
         Command::Wrap(args) => match wrap::asks_for_more_than_run(&args) {
             Some(option) => {
                 terminal::complain(&args::not_here(option));

@@ -128,7 +128,8 @@ pub fn children_of(parent: &Stat) -> Vec<Pid> {
 /// The words of a process's command line; none where that cannot be read.
 #[must_use]
 pub fn command_of(pid: Pid) -> Vec<String> {
-    Pidfd::open(pid).ok().and_then(|handle| command_line(&handle)).map_or_else(Vec::new, |line| split(&line))
+    let told = Pidfd::open(pid).ok().and_then(|handle| command_line(&handle));
+    told.or_else(|| command_line_in_memory(pid)).map_or_else(Vec::new, |line| split(&line))
 }
 
 /// As the kernel has it since Windows 8.1.
@@ -151,6 +152,40 @@ fn command_line(process: &Pidfd) -> Option<String> {
         }
         Some(String::from_utf16_lossy(std::slice::from_raw_parts(text.Buffer, usize::from(text.Length) / 2)))
     }
+}
+
+/// As the process itself has it in its memory. Wine 8 does not tell it in another way.
+fn command_line_in_memory(pid: Pid) -> Option<String> {
+    use windows_sys::Wdk::System::Threading::{NtQueryInformationProcess, ProcessBasicInformation};
+    use windows_sys::Win32::System::Diagnostics::Debug::ReadProcessMemory;
+    use windows_sys::Win32::System::Threading::{PEB, PROCESS_BASIC_INFORMATION, RTL_USER_PROCESS_PARAMETERS};
+    let handle = Pidfd::open_to_read(pid).ok()?;
+    let read = |from: *const std::ffi::c_void, to: *mut std::ffi::c_void, size: usize| {
+        let mut done = 0;
+        // SAFETY: the addresses that are read are the other process's, and are checked by the call; each caller below has so much room.
+        super::done(unsafe { ReadProcessMemory(handle.as_raw_handle(), from, to, size, &raw mut done) }).ok()?;
+        (done == size).then_some(())
+    };
+    // SAFETY: all-zero is valid for each of these structures, which are numbers and addresses that are not followed here; each call writes
+    // no more than the size of what it is given.
+    let text = unsafe {
+        let mut basic: PROCESS_BASIC_INFORMATION = std::mem::zeroed();
+        let (to, size) = ((&raw mut basic).cast(), size_of::<PROCESS_BASIC_INFORMATION>() as u32);
+        if NtQueryInformationProcess(handle.as_raw_handle(), ProcessBasicInformation, to, size, std::ptr::null_mut())
+            < 0
+        {
+            return None;
+        }
+        let mut block: PEB = std::mem::zeroed();
+        read(basic.PebBaseAddress.cast(), (&raw mut block).cast(), size_of::<PEB>())?;
+        let mut parameters: RTL_USER_PROCESS_PARAMETERS = std::mem::zeroed();
+        let size = size_of::<RTL_USER_PROCESS_PARAMETERS>();
+        read(block.ProcessParameters.cast(), (&raw mut parameters).cast(), size)?;
+        parameters.CommandLine
+    };
+    let mut units = vec![0_u16; usize::from(text.Length) / 2];
+    read(text.Buffer.cast(), units.as_mut_ptr().cast(), units.len() * 2)?;
+    Some(String::from_utf16_lossy(&units))
 }
 
 /// The words of a command line, as the C runtime has them. For people.
@@ -297,6 +332,10 @@ mod tests {
     fn this_process_is_listed_and_uses_memory() {
         let stat = Stat::of(crate::process::getpid()).expect("listed");
         assert!(memory_of(stat.pid).is_some_and(|bytes| bytes > 0));
+        let own: Vec<String> = std::env::args().collect();
+        assert_eq!(command_of(stat.pid)[1..], own[1..]);
+        assert_eq!(command_line_in_memory(stat.pid).map(|line| split(&line)[1..].to_vec()), Some(own[1..].to_vec()));
+        assert!(is_own(stat.pid));
         assert!(age_of(stat.start).is_some_and(|age| age < Duration::from_secs(3600)));
     }
 }

@@ -31,9 +31,13 @@ impl Home {
     }
 
     fn doctor(&self, words: &[&str]) -> (Output, String) {
+        self.run(&[&["doctor"], words].concat())
+    }
+
+    fn run(&self, words: &[&str]) -> (Output, String) {
         let roaming = format!("{}\\roaming", self.folder);
         let variables = [("USERPROFILE", self.folder.as_str()), ("APPDATA", &roaming)];
-        let said = self.stage.run_with(&variables, "nostray.exe", &[&["doctor"], words].concat());
+        let said = self.stage.run_with(&variables, "nostray.exe", words);
         let text = String::from_utf8_lossy(&said.stdout).into_owned();
         (said, text)
     }
@@ -66,6 +70,8 @@ fn a_server_behind_cmd_is_not_wrapped_and_is_wrapped_with_its_words_intact() {
         assert!(report.contains(line), "{line}: {report}");
     }
     assert!(report.contains("nostray.exe (version"), "which one runs: {report}");
+    let hosts = home.run(&["hosts"]).1;
+    assert!(hosts.contains("Cursor") && hosts.contains("memory"), "{hosts}");
     let before = home.config();
     let (fixed, text) = home.doctor(&["--fix", "--yes"]);
     assert!(fixed.status.success(), "{fixed:?}: {text}");
