@@ -68,11 +68,11 @@ The object that --json prints:
                list of name, ok, detail, advice
   directories  a list of path, purpose (\"runtime\" or \"state\"), state (\"ok\",
                \"absent\" or \"bad\"), detail, advice
-  strays       a list of pid, start (ticks since boot), parent, parent_name,
-               command (a list), age_seconds, memory_bytes, confidence
-               (\"certain\" or \"maybe\"), evidence, remedy, and with --kill
-               outcome (\"ended\", \"killed\", \"declined\", \"gone\", \"spared\" or
-               \"failed\")
+  strays       a list of pid, start (ticks since boot; on Windows 100 ns since
+               1601), parent, parent_name, command (a list), age_seconds,
+               memory_bytes, confidence (\"certain\" or \"maybe\"), evidence,
+               remedy, and with --kill outcome (\"ended\", \"killed\",
+               \"declined\", \"gone\", \"spared\" or \"failed\")
   configs      a list of host, path, error (of a file that cannot be used),
                servers: a list of name, project, state (\"wrapped\",
                \"unwrapped\", \"broken\", \"stuck\" or \"disabled\"), detail, doubt (it

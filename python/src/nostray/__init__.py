@@ -57,7 +57,7 @@ _ON_WINDOWS = ("subprocess", "nostray._errors", "nostray._options")
 
 def __getattr__(name: str) -> Any:
     if IS_WINDOWS and (name in ("asyncio", "mcp", "parent", "registry") or _HOME_OF.get(name, "subprocess") not in _ON_WINDOWS):
-        raise NotImplementedError(f"nostray.{name} is not there yet on Windows; start a child by nostray.command(), which calls `nostray run`")
+        raise NotImplementedError(f"nostray.{name} is not there yet on Windows; start a child by what nostray.command() returns")
     if name in ("asyncio", "mcp", "parent", "registry"):
         return import_module(f"{__name__}.{name}")
     if name == "__version__":

@@ -73,6 +73,8 @@ fn a_child_is_found_by_its_label_and_counted() {
     assert!(written.contains("nostray_children{state=\"ready\"}"), "{written}");
     let words = text(&stage, &["complete", "children"]);
     assert!(words.lines().any(|line| line.starts_with(&id)), "{words}");
+    assert_eq!(stage.run("nostray.exe", &["stop", "--label", "task=another"]).status.code(), Some(1));
+    assert!(stage.find(" sleep ").is_some(), "it has another label");
     assert!(stage.run("nostray.exe", &["stop", "--label", &label]).status.success());
     stage.time_until_empty();
 }

@@ -93,6 +93,9 @@ fn the_directory_is_the_hosts() {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     assert!(stage.run("nostray.exe", &words).status.success());
     assert_eq!(stage.told("directory"), as_seen(&stage));
+    // Without a variable and without --argv0, for the test below.
+    assert_eq!(stage.told("variable"), "");
+    assert!(stage.told("called").ends_with("badchild.exe"));
 }
 
 #[test]
