@@ -28,7 +28,7 @@ pub(crate) fn look(configs: &[Config]) -> io::Result<Vec<Stray>> {
         let is_spared = stat.name.eq_ignore_ascii_case("nostray")
             || !proc::is_own(stat.pid)
             || proc::is_in_job(stat.pid) != Some(false);
-        let command = Some(proc::command_of(stat.pid)).filter(|words| !words.is_empty() && !is_spared)?;
+        let command = (!is_spared).then(|| proc::command_in_memory_of(stat.pid)).filter(|words| !words.is_empty())?;
         let commands = [command];
         let server = servers().find(|server| is_run_by(server, &commands))?;
         let [command] = commands;

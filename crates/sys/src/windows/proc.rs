@@ -128,8 +128,15 @@ pub fn children_of(parent: &Stat) -> Vec<Pid> {
 /// The words of a process's command line; none where that cannot be read.
 #[must_use]
 pub fn command_of(pid: Pid) -> Vec<String> {
-    let told = Pidfd::open(pid).ok().and_then(|handle| command_line(&handle));
-    told.or_else(|| command_line_in_memory(pid)).map_or_else(Vec::new, |line| split(&line))
+    Pidfd::open(pid).ok().and_then(|handle| command_line(&handle)).map_or_else(Vec::new, |line| split(&line))
+}
+
+/// The same, read from the process's memory where the kernel does not tell it: Wine 8 does not. For few processes, which must not be about
+/// to start or to end: Wine stops a process to read from it.
+#[must_use]
+pub fn command_in_memory_of(pid: Pid) -> Vec<String> {
+    let told = command_of(pid);
+    if told.is_empty() { command_line_in_memory(pid).map_or_else(Vec::new, |line| split(&line)) } else { told }
 }
 
 /// As the kernel has it since Windows 8.1.
@@ -154,7 +161,7 @@ fn command_line(process: &Pidfd) -> Option<String> {
     }
 }
 
-/// As the process itself has it in its memory. Wine 8 does not tell it in another way.
+/// As the process itself has it in its memory.
 fn command_line_in_memory(pid: Pid) -> Option<String> {
     use windows_sys::Wdk::System::Threading::{NtQueryInformationProcess, ProcessBasicInformation};
     use windows_sys::Win32::System::Diagnostics::Debug::ReadProcessMemory;
@@ -333,7 +340,7 @@ mod tests {
         let stat = Stat::of(crate::process::getpid()).expect("listed");
         assert!(memory_of(stat.pid).is_some_and(|bytes| bytes > 0));
         let own: Vec<String> = std::env::args().collect();
-        assert_eq!(command_of(stat.pid)[1..], own[1..]);
+        assert_eq!(command_in_memory_of(stat.pid)[1..], own[1..]);
         assert_eq!(command_line_in_memory(stat.pid).map(|line| split(&line)[1..].to_vec()), Some(own[1..].to_vec()));
         assert!(is_own(stat.pid));
         assert!(age_of(stat.start).is_some_and(|age| age < Duration::from_secs(3600)));
