@@ -8,6 +8,7 @@ use std::time::Duration;
 use nostray_pen::Rate;
 use nostray_registry::{Place, Process, files};
 use nostray_sys::identity::World;
+use nostray_sys::replace::patiently;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, time as clock};
@@ -96,7 +97,7 @@ impl History {
     #[must_use]
     pub(crate) fn read(place: &Place) -> Self {
         let read = || {
-            let text = files::read(&files::to_read(&path(place)).ok()?, MAX_HISTORY_SIZE).ok()?;
+            let text = files::read(&patiently(|| files::to_read(&path(place))).ok()?, MAX_HISTORY_SIZE).ok()?;
             serde_json::from_slice(&text).ok().filter(|history: &Self| history.version == VERSION)
         };
         read().unwrap_or_default()

@@ -8,6 +8,7 @@ use std::time::Duration;
 use nostray_registry::{Place, Process, files};
 use nostray_sys::identity::{Identity, World};
 use nostray_sys::proc::Stat;
+use nostray_sys::replace::rename_over;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, ticket_file};
@@ -134,7 +135,7 @@ impl Ticket {
             return;
         }
         let path = path_of(&self.place, Kind::Wait, &self.turn);
-        if std::fs::rename(&self.path, &path).is_ok() {
+        if rename_over(&self.path, &path).is_ok() {
             (self.kind, self.path) = (Kind::Wait, path);
         }
     }
