@@ -71,6 +71,17 @@ static_build() {
     CARGO_TARGET_DIR="$work/cargo" CARGO_INCREMENTAL=0 "$@"
 }
 
+# How Rust builds the program for Windows: `windows_build COMMAND...`, likewise. No time of the build may stand in its head.
+# mingw's dlltool takes no path with a space, so that `windows_cargo` may be elsewhere.
+windows_target=x86_64-pc-windows-gnu
+windows_cargo=$work/cargo
+windows_build() {
+  local registry=${CARGO_HOME:-$HOME/.cargo}/registry/src encoded
+  encoded=$(printf '\037%s' -C link-arg=-Wl,--no-insert-timestamp "--remap-path-prefix=$registry=crates" "--remap-path-prefix=$root=nostray" \
+    "--remap-path-prefix=$windows_cargo=nostray/target" "--remap-path-prefix=$(rustc --print sysroot)=rust")
+  env "CARGO_ENCODED_RUSTFLAGS=${encoded:1}" CARGO_TARGET_DIR="$windows_cargo" CARGO_INCREMENTAL=0 "$@"
+}
+
 # Installs missing programs: `needs PROGRAM:DEBIAN-PACKAGE...`.
 needs() {
   local missing=() tool

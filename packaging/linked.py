@@ -91,6 +91,8 @@ def crates(target: str) -> list[Part]:
 def versions(target: str) -> dict[str, str]:
     """The versions that beside-crates.toml refers to."""
     rust = dict(line.split(": ", 1) for line in output("rustc", "-vV").splitlines() if ": " in line)
+    if not target.endswith("-musl"):
+        return {"rust": rust["release"]}
     libc = Path(output("rustc", "--print", "sysroot").strip()) / "lib/rustlib" / target / "lib/self-contained/libc.a"
     musl = re.search(rb"\0(1\.\d+\.\d+)\0", libc.read_bytes())
     if not musl:
@@ -101,7 +103,8 @@ def versions(target: str) -> dict[str, str]:
 def beside(target: str) -> list[Part]:
     found = versions(target)
     listed = tomllib.loads((LICENCES / "beside-crates.toml").read_text())["part"]
-    return [Part(p["name"], found[p["version"]] if "version" in p else None, p["license"], p["copyright"]) for p in listed]
+    linked = [p for p in listed if p.get("version", "rust") in found]
+    return [Part(p["name"], found[p["version"]] if "version" in p else None, p["license"], p["copyright"]) for p in linked]
 
 
 def purl(name: str, version: str) -> str:
@@ -151,8 +154,8 @@ def copyright(target: str, debian: bool) -> str:
         "Upstream-Name: nostray\n"
         "Comment:\n"
         " The program is linked statically. Below linked/ is what it contains of other\n"
-        " projects: crates by name and version, Rust's standard library (rust-std),\n"
-        " LLVM's unwinder and the C library musl.\n",
+        " projects: crates by name and version, Rust's standard library (rust-std)"
+        + (",\n LLVM's unwinder and the C library musl.\n" if target.endswith("-musl") else ".\n"),
         "Files: *\nCopyright: 2026 The nostray authors\nLicense: Expat or Apache-2.0\n",
     ]
     for part in others:
@@ -206,12 +209,17 @@ def sbom(target: str, program: Path) -> str:
     return json.dumps(head | document, indent=2) + "\n"
 
 
+def target_of(architecture: str) -> str:
+    """An architecture stands for Linux with musl; another target has a name with hyphens."""
+    return architecture if "-" in architecture else f"{architecture}-unknown-linux-musl"
+
+
 def main(arguments: list[str]) -> None:
     match arguments:
         case ["copyright", architecture, *options] if options in ([], ["--debian"]):
-            sys.stdout.write(copyright(f"{architecture}-unknown-linux-musl", bool(options)))
+            sys.stdout.write(copyright(target_of(architecture), bool(options)))
         case ["sbom", architecture, program]:
-            sys.stdout.write(sbom(f"{architecture}-unknown-linux-musl", Path(program)))
+            sys.stdout.write(sbom(target_of(architecture), Path(program)))
         case _:
             sys.exit(__doc__)
 

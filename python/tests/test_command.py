@@ -82,3 +82,13 @@ def test_importing_the_package_loads_little_and_its_names_are_all_there(scene: S
         assert getattr(nostray, name) is not None and name in dir(nostray)
     with pytest.raises(AttributeError):
         nostray.no_such_name
+
+
+def test_on_windows_there_is_the_command_and_what_is_missing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nostray, "IS_WINDOWS", True)
+    for name in ("Popen", "Lease", "Slot", "asyncio", "registry"):
+        with pytest.raises(NotImplementedError, match=f"nostray.{name} is not there yet on Windows"):
+            nostray.__getattr__(name)
+    assert nostray.__getattr__("command")("npx", "x")[1:] == ["run", "--", "npx", "x"]
+    with pytest.raises(AttributeError):
+        nostray.__getattr__("no_such_name")

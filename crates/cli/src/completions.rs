@@ -91,7 +91,6 @@ fn candidates(kind: CompleteKind, all: &[Pen]) -> BTreeMap<String, String> {
             add(Some(name), format!("name of {}", pen.id));
         }
     }
-    #[cfg(target_os = "linux")]
     if kind == CompleteKind::Slots {
         for slot in nostray_slot::slots().unwrap_or_default() {
             add(Some(slot.name.to_string()), "slot".to_owned());

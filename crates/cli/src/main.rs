@@ -9,6 +9,7 @@ mod metrics;
 mod misspelt;
 mod ps;
 mod selection;
+mod slot;
 mod stop;
 mod sweep;
 mod which;
@@ -22,11 +23,11 @@ mod windows;
 // What is per platform has the same names on each, so the rest of this crate does not ask where it is.
 #[cfg(target_os = "linux")]
 use linux::{
-    args, broker, following, hold, leases, managed, program_may_vanish, ready, restart, share, slot, slotted, status,
-    wait, warm, watch,
+    args, broker, following, hold, leases, managed, program_may_vanish, ready, restart, share, slot_hold, slotted,
+    status, wait, warm, watch,
 };
 #[cfg(windows)]
-use windows::{args, following, leases, program_may_vanish, watch};
+use windows::{args, following, leases, program_may_vanish, slot_hold, watch};
 
 #[cfg(target_env = "musl")]
 #[global_allocator]

@@ -9,7 +9,8 @@
 ///
 /// A process is a stray for certain only if its parent is gone and the kernel knows of no process at the other end of
 /// its stdin, nor of its stdout. A process that only looks abandoned is listed as "maybe" and never ended. Processes of other
-/// users and of services, leaders of terminals, and processes in a pen of nostray are not listed.
+/// users and of services, leaders of terminals, and processes in a pen of nostray are not listed. Windows does not tell what is at the other
+/// ends: there, servers of a configuration whose parent has ended and that are in no job are listed as "maybe", and --kill is refused.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, group(clap::ArgGroup::new("acts").args(["kill", "fix"]).multiple(true)))]
 pub struct Args {
@@ -63,15 +64,15 @@ The object that --json prints:
                (\"deb\", \"npm\", \"uv-tool\", \"pipx\", \"venv\", \"pip\", \"cache\" of
                npx or uvx, \"cargo\", \"archive\", \"build\" or \"unknown\")
   in_path      each nostray in PATH, in its order: a list of the same
-  machine      kernel; tier (\"cgroup\", \"subreaper\" or \"none\"); checks: a list
-               of name, ok, detail, advice
+  machine      kernel; tier (\"cgroup\", \"subreaper\", \"job\" or \"none\"); checks: a
+               list of name, ok, detail, advice
   directories  a list of path, purpose (\"runtime\" or \"state\"), state (\"ok\",
                \"absent\" or \"bad\"), detail, advice
-  strays       a list of pid, start (ticks since boot), parent, parent_name,
-               command (a list), age_seconds, memory_bytes, confidence
-               (\"certain\" or \"maybe\"), evidence, remedy, and with --kill
-               outcome (\"ended\", \"killed\", \"declined\", \"gone\", \"spared\" or
-               \"failed\")
+  strays       a list of pid, start (ticks since boot; on Windows 100 ns since
+               1601), parent, parent_name, command (a list), age_seconds,
+               memory_bytes, confidence (\"certain\" or \"maybe\"), evidence,
+               remedy, and with --kill outcome (\"ended\", \"killed\",
+               \"declined\", \"gone\", \"spared\" or \"failed\")
   configs      a list of host, path, error (of a file that cannot be used),
                servers: a list of name, project, state (\"wrapped\",
                \"unwrapped\", \"broken\", \"stuck\" or \"disabled\"), detail, doubt (it

@@ -8,8 +8,8 @@ use nostray_wrap::plan::bare;
 use nostray_wrap::survey::{self, Scope, Standing};
 use nostray_wrap::{Entry, Format, Grammar, Prefix, Wishes, choose, lines_to_paste};
 
-use super::command_line;
 use super::program::Programs;
+use super::{command_line, packages};
 
 /// One file.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ fn server(entry: &Entry, format: Format, grammar: Grammar<'_>, program: &str, pr
         Standing::Disabled => State::Disabled,
         Standing::Stuck(why) => State::Stuck(why.to_owned()),
         Standing::Unwrapped => {
-            let choice = choose(entry, &bare, &Wishes::default());
+            let choice = choose(entry, &bare, &Wishes { run_alone: packages::RUN_ALONE, ..Wishes::default() });
             let prefix = Prefix { program: program.to_owned(), way: choice.way, options: choice.options };
             let own =
                 [prefix.way.name().to_owned()].into_iter().chain(prefix.options.clone()).chain(["--".to_owned()]);
@@ -121,7 +121,7 @@ fn doubt_about(word: &str, programs: &Programs) -> Option<Doubt> {
     let other = programs.other_named(word);
     let named = other.as_ref().unwrap_or(&programs.own);
     // A name stays right when the program behind it is replaced.
-    if word.contains('/')
+    if word.contains(std::path::is_separator)
         && let Some((why, instead)) = named.origin.may_vanish()
     {
         let advice =

@@ -8,7 +8,8 @@ use nostray_sys::identity::wait_for_handles;
 use nostray_sys::{Pidfd, Signal};
 
 use super::command_line;
-use super::strays::{self, Confidence, Stray};
+use super::evidence;
+use super::strays::{Confidence, Stray};
 
 /// From SIGTERM to SIGKILL.
 const TERM_GRACE: Duration = Duration::from_secs(3);
@@ -82,7 +83,7 @@ fn is_agreed(stray: &Stray) -> io::Result<bool> {
 fn end_all(agreed: &[&Stray]) -> io::Result<Vec<Outcome>> {
     // Handles come before the second look, so that the look is about the very processes that get the signals.
     let handles: Vec<_> = agreed.iter().map(|stray| stray.identity.open()).collect();
-    let now = strays::look()?;
+    let now = evidence::look(&[])?;
     let is_still_certain = |stray: &Stray| {
         now.iter().any(|again| again.identity == stray.identity && again.confidence == Confidence::Certain)
     };

@@ -4,7 +4,6 @@
 mod args;
 mod command_line;
 mod configs;
-mod doubts;
 mod json;
 mod kill;
 mod live;
@@ -13,8 +12,18 @@ pub mod origin;
 mod places;
 mod program;
 mod report;
-mod spared;
 mod strays;
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(windows)]
+mod windows;
+
+// What is per platform has the same names on each, so the rest of this crate does not ask where it is.
+#[cfg(target_os = "linux")]
+use linux::{checks, evidence, folders, packages, streams};
+#[cfg(windows)]
+use windows::{checks, evidence, folders, packages, streams};
 
 use std::io;
 
@@ -79,6 +88,10 @@ pub fn run(args: &Args, grammar: Grammar<'_>, wrap: &dyn Fn(bool) -> ExitCode) -
         );
         return ExitCode::from(2);
     }
+    if let Some(limits) = evidence::LIMITS.filter(|_| args.kill) {
+        terminal::complain(&format_args!("--kill is not there on this system: {limits}"));
+        return ExitCode::from(2);
+    }
     match examine(args, grammar) {
         // The configurations are not fine before they are wrapped; the command that wraps them says how they are then.
         Ok(Fine { configs, rest: true }) if configs || args.fix => {
@@ -108,22 +121,23 @@ struct Fine {
 }
 
 fn examine(args: &Args, grammar: Grammar<'_>) -> Result<Fine, String> {
-    let unseen = |error: io::Error| format!("cannot look for strays in /proc: {error}");
+    let unseen = |error: io::Error| format!("cannot look for strays: {error}");
     let is_meant =
         |stray: &Stray| args.pid.is_empty() || args.pid.contains(&stray.identity.pid.as_raw_nonzero().get());
-    let found = strays::find(is_meant).map_err(unseen)?;
+    let programs = Programs::examine();
+    let configs = configs::examine(grammar, &programs);
+    let found = strays::find(&configs, is_meant).map_err(unseen)?;
     let exists = |pid: &i32| Pid::from_raw(*pid).is_some_and(|pid| Stat::of(pid).is_some());
     if !args.pid.is_empty() && !args.pid.iter().any(exists) {
         let pids: Vec<_> = args.pid.iter().map(ToString::to_string).collect();
-        let existing = existing(&strays::find(|_| true).map_err(unseen)?);
+        let existing = existing(&strays::find(&configs, |_| true).map_err(unseen)?);
         return Err(format!("there is no process {}; {existing}", pids.join(", ")));
     }
-    let programs = Programs::examine();
     let mut findings = Findings {
         machine: Machine::examine(),
         places: Places::examine(),
         strays: found.into_iter().map(|stray| (stray, None)).collect(),
-        configs: configs::examine(grammar, &programs),
+        configs,
         programs,
         copies: Vec::new(),
     };

@@ -4,13 +4,14 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use nostray_sys::other_end::{OtherEnd, Stream};
 use nostray_sys::proc::{self, Stat};
-use nostray_sys::process::{Pid, user};
+use nostray_sys::process::Pid;
 use nostray_wrap::hosts::{HOSTS, Host};
 use nostray_wrap::package_of;
 
 use super::configs::{Config, Server, State};
+use super::packages::{RUN_ALONE, program_name};
+use super::streams;
 
 /// What no configuration names is a server only if it lives longer than the commands that a host runs for a moment.
 const SETTLED: Duration = Duration::from_secs(60);
@@ -50,20 +51,14 @@ pub(super) fn look(configs: &[Config]) -> Vec<Copies> {
     };
     let servers: Vec<&Server> = configs.iter().flat_map(|config| config.servers.iter().flatten()).collect();
     let mut copies: Vec<Copies> = Vec::new();
-    let mut hosts: Vec<(&Stat, &Host)> = all
-        .values()
-        .filter(|stat| proc::user_of(stat.pid) == Some(user()))
-        .filter_map(|stat| Some((stat, host_of(stat)?)))
-        .collect();
+    let mut hosts: Vec<(&Stat, &Host)> =
+        all.values().filter(|stat| proc::is_own(stat.pid)).filter_map(|stat| Some((stat, host_of(stat)?))).collect();
     hosts.sort_by_key(|(stat, _)| stat.start);
     for (stat, host) in hosts {
         for child in children.get(&stat.pid).into_iter().flatten().filter(|pid| is_server(pid, &all)) {
             let tree = tree(*child);
             let commands: Vec<Vec<String>> = tree.iter().map(|pid| proc::command_of(*pid)).collect();
-            if commands
-                .iter()
-                .any(|words| words.first().is_some_and(|word| word.rsplit('/').next() == Some("nostray")))
-            {
+            if commands.iter().any(|words| words.first().is_some_and(|word| program_name(word) == "nostray")) {
                 continue;
             }
             let server = servers.iter().find(|server| is_run_by(server, &commands));
@@ -85,27 +80,29 @@ pub(super) fn look(configs: &[Config]) -> Vec<Copies> {
 /// A program that runs in an interpreter is named by the interpreter's first argument.
 fn host_of(stat: &Stat) -> Option<&'static Host> {
     let words = proc::command_of(stat.pid);
-    let names: Vec<&str> =
-        words.iter().take(2).filter_map(|word| word.rsplit('/').next()).chain([stat.name.as_str()]).collect();
-    HOSTS.iter().find(|host| host.programs.iter().any(|program| names.contains(program)))
+    let words = words.iter().take(2).map(String::as_str).chain([stat.name.as_str()]);
+    let names: Vec<String> = words.map(program_name).collect();
+    HOSTS.iter().find(|host| host.programs.iter().any(|program| names.iter().any(|name| name == program)))
 }
 
 fn is_server(pid: &Pid, all: &HashMap<Pid, Stat>) -> bool {
     let Some(stat) = all.get(pid) else { return false };
-    let is_held = |stream| matches!(OtherEnd::of(*pid, stream), OtherEnd::Held(_));
-    !stat.is_zombie() && host_of(stat).is_none() && is_held(Stream::Input) && is_held(Stream::Output)
+    !stat.is_zombie() && host_of(stat).is_none() && streams::are_held(*pid) != Some(false)
 }
 
+/// Where it is not known that a process talks over stdin and stdout, only what a configuration names is a server.
 fn is_settled(pid: Pid, all: &HashMap<Pid, Stat>) -> bool {
-    all.get(&pid).and_then(|stat| proc::age_of(stat.start)).is_some_and(|age| age > SETTLED)
+    streams::are_held(pid).is_some()
+        && all.get(&pid).and_then(|stat| proc::age_of(stat.start)).is_some_and(|age| age > SETTLED)
 }
 
 /// Whether one of the commands is this server's: `npx -y server-memory` is also `node .../server-memory/dist/index.js`.
-fn is_run_by(server: &Server, commands: &[Vec<String>]) -> bool {
+pub(super) fn is_run_by(server: &Server, commands: &[Vec<String>]) -> bool {
     let Some(package) = package_of(&server.bare).filter(|_| server.state != State::Disabled) else { return false };
     let last = package.rsplit('/').next().unwrap_or(&package).to_owned();
     let names = |word: &String| {
-        word.split(['/', '@', '=']).any(|part| part == last || part.strip_prefix("mcp-") == Some(last.as_str()))
+        let is_it = |part: &str| part == last || part.strip_prefix("mcp-") == Some(last.as_str());
+        word.split(['/', '\\', '@', '=']).any(|part| is_it(part) || part.strip_suffix(".exe").is_some_and(is_it))
     };
     commands.iter().any(|words| words == &server.bare || words.iter().any(names))
 }
@@ -131,6 +128,7 @@ impl Copies {
         match (self.is_configured, self.count) {
             (false, _) => "no configuration names it, so a plugin of the host starts it; nostray can be put in front of it in the plugin only".to_owned(),
             (true, 1) => "`nostray wrap` ties it to its host".to_owned(),
+            (true, _) if RUN_ALONE => "`nostray wrap` ties them to their host".to_owned(),
             (true, _) => format!("`nostray wrap --share {}` makes them one", self.package.rsplit('/').next().unwrap_or(&self.package)),
         }
     }

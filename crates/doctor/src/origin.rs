@@ -3,9 +3,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use crate::program::answer;
+use nostray_sys::files::real_path;
+
+use crate::packages;
 
 /// Where a program came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +54,8 @@ impl Origin {
         if names.iter().any(|name| name.starts_with("bunx-")) {
             return Self::Cache("bunx");
         }
-        if names.iter().any(|name| name.starts_with("archive-v") || name.starts_with("environments-v")) && has("bin")
+        if names.iter().any(|name| name.starts_with("archive-v") || name.starts_with("environments-v"))
+            && has(packages::PROGRAMS)
         {
             return Self::Cache("uvx");
         }
@@ -67,22 +69,23 @@ impl Origin {
             let global = has("global") || project.is_none_or(|project| !project.join("package.json").is_file());
             return Self::Npm { global };
         }
+        if packages::modules_of_script(path).is_some() {
+            return Self::Npm { global: true };
+        }
         let (Some(folder), Some(prefix)) = (path.parent(), path.parent().and_then(Path::parent)) else {
             return Self::Unknown;
         };
-        if is_of_debian(path) {
+        if packages::is_of_system(path) {
             return Self::Debian;
         }
-        if folder.ends_with("bin") {
-            if is_in_receipt(prefix) {
-                return Self::Archive(prefix.to_owned());
-            }
-            if is_of_wheel(prefix) {
-                return Self::of_wheel(prefix);
-            }
-            if lists(&prefix.join(".crates.toml"), "\"nostray ") {
-                return Self::Cargo;
-            }
+        if folder.ends_with("bin") && is_in_receipt(prefix) {
+            return Self::Archive(prefix.to_owned());
+        }
+        if folder.ends_with(packages::PROGRAMS) && is_of_wheel(prefix) {
+            return Self::of_wheel(prefix);
+        }
+        if folder.ends_with("bin") && lists(&prefix.join(".crates.toml"), "\"nostray ") {
+            return Self::Cargo;
         }
         let build = path.ancestors().find(|above| above.join(".rustc_info.json").is_file());
         build.map_or(Self::Unknown, |build| Self::Build(build.to_owned()))
@@ -91,7 +94,7 @@ impl Origin {
     /// That of the program that runs.
     #[must_use]
     pub fn of_this_program() -> Self {
-        std::env::current_exe().and_then(|path| path.canonicalize()).map_or(Self::Unknown, |path| Self::of(&path))
+        std::env::current_exe().and_then(|path| real_path(&path)).map_or(Self::Unknown, |path| Self::of(&path))
     }
 
     fn of_wheel(prefix: &Path) -> Self {
@@ -152,7 +155,9 @@ impl Origin {
             Self::Npm { global: false } => "npm uninstall nostray".to_owned(),
             Self::UvTool => "uv tool uninstall nostray".to_owned(),
             Self::Pipx => "pipx uninstall nostray".to_owned(),
-            Self::Venv(folder) => format!("{}/bin/python -m pip uninstall nostray", folder.display()),
+            Self::Venv(folder) => {
+                format!("{} -m pip uninstall nostray", folder.join(packages::PYTHON).display())
+            }
             Self::Pip => "python3 -m pip uninstall nostray".to_owned(),
             Self::Cargo => "cargo uninstall nostray".to_owned(),
             Self::Archive(prefix) => format!("{}/share/nostray/uninstall.sh", prefix.display()),
@@ -176,26 +181,18 @@ impl Origin {
     }
 }
 
-fn is_of_debian(path: &Path) -> bool {
-    let owner = answer(Command::new("dpkg-query").arg("--search").arg(path));
-    owner.is_some_and(|owner| owner.starts_with("nostray:"))
-}
-
 fn is_in_receipt(prefix: &Path) -> bool {
     lists(&prefix.join("share/nostray/receipt"), "bin/nostray")
 }
 
-/// Whether a wheel has put a program of this name into `prefix/bin`.
+/// Whether a wheel has put a program of this name into the prefix's folder for programs.
 fn is_of_wheel(prefix: &Path) -> bool {
-    let inside = |folder: PathBuf, fits: fn(&str) -> bool| {
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        entries.filter(move |entry| entry.file_name().to_str().is_some_and(fits)).map(|entry| entry.path())
+    let is_info = |entry: &fs::DirEntry| {
+        entry.file_name().to_str().is_some_and(|name| name.starts_with("nostray-") && name.ends_with(".dist-info"))
     };
-    let pythons =
-        ["lib", "lib64"].into_iter().flat_map(|lib| inside(prefix.join(lib), |name| name.starts_with("python3")));
-    let packages = pythons.flat_map(|python| [python.join("site-packages"), python.join("dist-packages")]);
-    let is_info = |name: &str| name.starts_with("nostray-") && name.ends_with(".dist-info");
-    packages.flat_map(|folder| inside(folder, is_info)).any(|info| lists(&info.join("RECORD"), "bin/nostray,"))
+    let entries = |folder| fs::read_dir(folder).into_iter().flatten().flatten();
+    let infos = packages::site_packages(prefix).into_iter().flat_map(entries).filter(is_info);
+    infos.map(|info| info.path().join("RECORD")).any(|record| lists(&record, packages::IN_RECORD))
 }
 
 fn lists(file: &Path, what: &str) -> bool {

@@ -1,17 +1,18 @@
 //! Which nostray this is, where it came from, and which others there are in PATH.
 
 use std::io::Read;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nostray_sys::Pidfd;
-use nostray_sys::poll::{self, Until};
+use nostray_sys::files::real_path;
+use nostray_sys::poll::{self, AsFd, Until};
 use nostray_sys::process::Pid;
 use nostray_wrap::survey;
 
 use super::origin::Origin;
+use super::packages;
 
 /// A file that is a nostray.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,12 +37,12 @@ pub(super) struct Programs {
 impl Programs {
     pub(super) fn examine() -> Self {
         let path = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
-        let path = path.canonicalize().unwrap_or(path);
+        let path = real_path(&path).unwrap_or(path);
         let version = Some(env!("CARGO_PKG_VERSION").to_owned());
         let own = Program { name: path.clone(), origin: Origin::of(&path), path, version };
         let mut in_path: Vec<Program> = Vec::new();
         for name in survey::all_in_path("nostray") {
-            let Ok(path) = name.canonicalize() else { continue };
+            let Ok(path) = real_path(&name) else { continue };
             if in_path.iter().all(|known| known.path != path) {
                 in_path.push(own.or_at(name, path));
             }
@@ -53,7 +54,7 @@ impl Programs {
     /// another PATH, which cannot be known here.
     pub(super) fn other_named(&self, word: &str) -> Option<Program> {
         let name = survey::resolve(word)?;
-        let path = name.canonicalize().ok()?;
+        let path = real_path(&name).ok()?;
         let known = self.in_path.iter().find(|known| known.path == path).cloned();
         Some(known.unwrap_or_else(|| self.own.or_at(name, path))).filter(|program| !self.own.is_same(program))
     }
@@ -89,9 +90,10 @@ impl Program {
     }
 }
 
-/// The outermost `node_modules` that a file is in.
-fn modules(path: &Path) -> Option<&Path> {
-    path.ancestors().filter(|above| above.ends_with("node_modules")).last()
+/// The outermost `node_modules` that a file is in, or that it starts a program of.
+fn modules(path: &Path) -> Option<PathBuf> {
+    let outermost = path.ancestors().filter(|above| above.ends_with("node_modules")).last();
+    outermost.map(Path::to_owned).or_else(|| packages::modules_of_script(path))
 }
 
 /// A program that does not answer within this time is not waited for: one that is called nostray is none then, or is broken.

@@ -11,7 +11,7 @@ use super::machine::Machine;
 use super::places::{Condition, Place, Places};
 use super::program::{Program, Programs};
 use super::strays::{Confidence, Stray};
-use super::{Findings, command_line};
+use super::{Findings, command_line, evidence, folders};
 
 /// How a piece of text is to look, as the number of an escape sequence.
 #[derive(Debug, Clone, Copy)]
@@ -113,7 +113,7 @@ fn machine(paper: &mut Paper, machine: &Machine) {
     paper.title("Containment");
     let ink = if machine.is_fine() { Ink::Green } else { Ink::Red };
     paper.item(ink, &format!("{}: {}", machine.tier.name(), machine.tier.meaning()));
-    paper.item(Ink::Dim, &format!("Linux {}", machine.kernel));
+    paper.item(Ink::Dim, &format!("{} {}", machine.system, machine.kernel));
     for check in &machine.checks {
         let ink = match (check.ok, check.essential) {
             (true, _) => Ink::Green,
@@ -130,15 +130,16 @@ fn machine(paper: &mut Paper, machine: &Machine) {
 fn places(paper: &mut Paper, places: &Places) {
     paper.title("Directories");
     if places.0.is_empty() {
-        paper.item(Ink::Red, "neither XDG_RUNTIME_DIR nor HOME is set");
-        paper.below("-> set one of them for the host, so that nostray can keep its records");
+        let (why, advice) = folders::NONE;
+        paper.item(Ink::Red, why);
+        paper.below(&format!("-> {advice}"));
     }
     let used = places.0.iter().position(Place::is_usable);
     for (position, place) in places.0.iter().enumerate() {
         let path = format!("{} ({})", place.path.display(), place.purpose);
         let used = if used == Some(position) { ", used" } else { "" };
         match &place.condition {
-            Condition::Sound => paper.item(Ink::Green, &format!("{path}: private and writable{used}")),
+            Condition::Sound => paper.item(Ink::Green, &format!("{path}: {}{used}", folders::SOUND)),
             Condition::ToBeMade => paper.item(Ink::Green, &format!("{path}: made when it is needed{used}")),
             Condition::Impossible(why) => paper.item(Ink::Yellow, &format!("{path}: {why}")),
             Condition::Bad { why, advice } => {
@@ -149,7 +150,7 @@ fn places(paper: &mut Paper, places: &Places) {
     }
     if used.is_none() && !places.0.is_empty() {
         paper.item(Ink::Red, "there is no directory that nostray can keep its records in");
-        paper.below("-> set XDG_RUNTIME_DIR or XDG_STATE_HOME to a directory that this user may write to");
+        paper.below(&format!("-> {}", folders::SET));
     }
 }
 
@@ -157,6 +158,10 @@ fn strays(paper: &mut Paper, strays: &[(Stray, Option<Outcome>)]) {
     paper.title("Strays of other programs");
     if strays.is_empty() {
         paper.item(Ink::Green, "none");
+    }
+    if let Some(limits) = evidence::LIMITS {
+        let limits = paper.ink(Ink::Dim, limits);
+        paper.below(&limits);
     }
     for (stray, outcome) in strays {
         let ink = match stray.confidence {

@@ -5,13 +5,13 @@
 //! launcher only if program and command line say so. pipx, `env`, `nice`, `setsid` and the like become the program that they launch, and
 //! are not there any more.
 
-use nostray_sys::proc::{command_of, program_of};
+use nostray_sys::proc::{command_in_memory_of, program_of};
 use nostray_sys::process::Pid;
 
 /// What a process is called, if it is a launcher.
 pub(crate) fn name_of(pid: Pid) -> Option<&'static str> {
     let kind = Kind::of(&program_of(pid)?.to_ascii_lowercase())?;
-    kind.name_by(&command_of(pid))
+    kind.name_by(&command_in_memory_of(pid))
 }
 
 /// A program that may be a launcher; its command line decides.

@@ -48,7 +48,7 @@ pub use linux::{
     is_certainly_of_no_such_pen, is_marked, send,
 };
 #[cfg(windows)]
-pub use windows::{Takes, ask, bears_limit};
+pub use windows::{Starter, Takes, ask, bears_limit};
 #[cfg(windows)]
 use windows::{front, host};
 

@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use nostray_sys::files::{not_through_a_link, private, public};
+use nostray_sys::replace::rename_over;
 
 /// An existing file, to be read.
 pub fn to_read(path: &Path) -> io::Result<File> {
@@ -79,7 +80,7 @@ fn replace_by(
         };
         file.write_all(bytes)?;
         drop(file);
-        std::fs::rename(by_way_of, path)
+        rename_over(by_way_of, path)
     })();
     if written.is_err() {
         // A full disk must not be made fuller by half a file.

@@ -9,6 +9,7 @@
 mod census;
 pub mod files;
 mod follow;
+mod holder;
 mod journal;
 mod name;
 #[cfg_attr(windows, allow(dead_code, reason = "supervised children alone write there"))]
@@ -34,11 +35,12 @@ use windows::{ending, folders, survivors, sweep};
 
 pub use census::{Census, Pen, Tally, census};
 pub use follow::{Follower, Followers, JournalPosition};
+pub use holder::{Holder, sweep_slot_here};
 pub use journal::{Cause, Entry, Journal, Story};
 #[cfg(target_os = "linux")]
 pub use linux::{
-    Holder, Predecessors, SeriesKeeper, StatusEvent, StatusLines, StatusWitness, WAS_STOPPED, end_holder_apart,
-    end_stopped_steward, sweep_slot_apart, sweep_slot_here, why_no_world,
+    Predecessors, SeriesKeeper, StatusEvent, StatusLines, StatusWitness, WAS_STOPPED, end_holder_apart,
+    end_stopped_steward, sweep_slot_apart, why_no_world,
 };
 pub use name::short_name;
 pub use nostray_sys::secrets::{describe, masked, masked_text};

@@ -85,7 +85,6 @@ impl Place {
     }
 
     /// The same, and these.
-    #[cfg(target_os = "linux")]
     pub(crate) fn all_and(others: &[Self]) -> Vec<Self> {
         let mut all = Self::all();
         for other in others {

@@ -5,7 +5,15 @@
 //! old tree is empty: not when the holder was asked to end, and not when its files are gone.
 #![doc = include_str!("../DESIGN.md")]
 
+mod claim;
+mod decide;
+mod error;
+mod held_slot;
+mod history;
+mod look;
 mod name;
+mod queue;
+mod request;
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -14,16 +22,36 @@ mod windows;
 
 // What is per platform has the same names on each, so the rest of this crate does not ask where it is.
 #[cfg(target_os = "linux")]
-use linux::{all, claim, decide, held_slot, history, lock, look, place_of, queue, request};
-
-#[cfg(target_os = "linux")]
-pub use linux::{
-    Claim, Entered, Error, HeldSlot, HolderEntry, IfTaken, Kind, MAX_HANDOVERS, Moment, Refusal, Slot, SlotRequest,
-    SlotWitness, Step, Waiter, enter, is_held_around_us, run, slot, slots,
-};
-pub use name::Name;
+use linux::{helper, lock, ticket_file, time};
 #[cfg(windows)]
-pub use windows::{IfTaken, SlotRequest, run};
+use windows::{helper, lock, ticket_file, time};
+
+pub use claim::Claim;
+pub use error::Error;
+pub use held_slot::{HeldSlot, SlotWitness};
+pub use history::{HolderEntry, Moment};
+#[cfg(target_os = "linux")]
+pub use linux::{Entered, enter, run};
+pub use look::{Slot, is_held_around_us, slot, slots};
+pub use name::Name;
+pub use queue::{Kind, Waiter};
+pub use request::{IfTaken, Refusal, SlotRequest, Step};
+#[cfg(windows)]
+pub use windows::run;
 
 /// Exit code of a command that did not get its slot: try again later, as `sysexits.h` has it.
 pub const NOT_NOW: nostray_sys::process::Code = 75;
+
+/// If a slot changed hands more often than this, no holder is asked to hand over, unless a user says otherwise.
+pub const MAX_HANDOVERS: nostray_pen::Rate =
+    nostray_pen::Rate { times: 3, within: std::time::Duration::from_secs(60) };
+
+/// The directory of a slot.
+pub(crate) fn place_of(name: &Name) -> Result<nostray_registry::Place, Error> {
+    Ok(all()?.below(name.as_str())?)
+}
+
+/// The directory of all slots.
+pub(crate) fn all() -> Result<nostray_registry::Place, Error> {
+    Ok(nostray_registry::Place::that_lasts()?.below("slots")?)
+}

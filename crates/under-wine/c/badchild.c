@@ -158,6 +158,15 @@ static int host(const wchar_t *mode) {
     GetExitCodeProcess(made.hProcess, &code);
     tell_number(L"event", WaitForSingleObject(event, 0) == WAIT_OBJECT_0);
     tell_number(L"code", code);
+    if (wcsstr(mode, L"again")) {
+        /* A host that wants its child back. */
+        wcscpy(line, rest_of_line());
+        STARTUPINFOW plain = {0};
+        plain.cb = sizeof plain;
+        if (!CreateProcessW(NULL, line, NULL, NULL, FALSE, 0, NULL, NULL, &plain, &made)) return 97;
+        tell_number(L"second-front", made.dwProcessId);
+        WaitForSingleObject(made.hProcess, INFINITE);
+    }
     return 0;
 }
 
@@ -205,7 +214,17 @@ int wmain(int count, wchar_t **arguments) {
         GetEnvironmentVariableW(L"NOSTRAY_TEST", value, 1024);
         tell(L"directory", directory);
         tell(L"variable", value);
+        tell(L"called", arguments[0]);
         return 0;
+    }
+    if (!wcscmp(role, L"alone")) {
+        /* Where two of these live at once, the second one finds the file taken. */
+        wchar_t path[1024];
+        path_of(path, L"only");
+        HANDLE file = CreateFileW(path, GENERIC_WRITE, 0, NULL, OPEN_ALWAYS, 0, NULL);
+        if (file == INVALID_HANDLE_VALUE) tell_number(L"twice", GetLastError());
+        is_up(name);
+        for_ever();
     }
     if (!wcscmp(role, L"host")) return host(name);
     return 99;

@@ -51,6 +51,20 @@ impl Stage {
         as_windows(&self.built.join(name))
     }
 
+    /// The same, as this program names it.
+    #[must_use]
+    pub fn built_here(&self, name: &str) -> PathBuf {
+        self.built.join(name)
+    }
+
+    /// Puts what Wine does not have beside a program that was copied to this stage.
+    pub fn copy_what_wine_lacks(&self) {
+        let name = "bcryptprimitives.dll";
+        if !cfg!(windows) {
+            std::fs::copy(self.built.join(name), self.folder.join(name)).expect("copied");
+        }
+    }
+
     /// A file of this stage, as a Windows program names it.
     #[must_use]
     pub fn path(&self, name: &str) -> String {
@@ -75,8 +89,25 @@ impl Stage {
         self.command(program, words).stdin(Stdio::null()).output().expect("run")
     }
 
+    /// Runs a program of the build to its end, in an environment with these variables. By a script: Wine has its own values for some of them.
+    #[must_use]
+    pub fn run_with(&self, variables: &[(&str, &str)], program: &str, words: &[&str]) -> Output {
+        let mut script = "@echo off\r\n".to_owned();
+        for (name, value) in variables {
+            script += &format!("set \"{name}={value}\"\r\n");
+        }
+        script += &format!("\"{}\"", self.built(program));
+        words.iter().for_each(|word| script += &format!(" \"{word}\""));
+        let name = format!("run{}.cmd", COUNT.fetch_add(1, Ordering::Relaxed));
+        std::fs::write(self.folder.join(&name), script + "\r\n").expect("written");
+        let path = self.path(&name);
+        self.command("cmd.exe", &["/c", &path]).stdin(Stdio::null()).output().expect("run")
+    }
+
+    /// A program of the build, or of the system.
     fn command(&self, program: &str, words: &[&str]) -> Command {
-        let path = self.built.join(program);
+        let built = self.built.join(program);
+        let path = if built.exists() { built } else { program.into() };
         let mut command = if cfg!(windows) {
             Command::new(path)
         } else {

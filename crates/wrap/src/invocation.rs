@@ -125,14 +125,19 @@ pub fn recognise(words: &[String], grammar: Grammar<'_>) -> Wrapping {
     }
 }
 
+/// The name of a program, without its folders and without the end that Windows gives it.
+fn name_of(program: &str) -> &str {
+    let name = program.rsplit(['/', '\\']).next().unwrap_or(program);
+    [".exe", ".cmd"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
+}
+
 fn fetches_packages(program: &str) -> bool {
-    let name = program.rsplit('/').next().unwrap_or(program);
-    ["npx", "npm", "pnpm", "pnpx", "yarn", "bun", "bunx", "uv", "uvx", "pipx"].contains(&name)
+    ["npx", "npm", "pnpm", "pnpx", "yarn", "bun", "bunx", "uv", "uvx", "pipx"].contains(&name_of(program))
 }
 
 fn calls_others(program: &str) -> bool {
-    let name = program.rsplit('/').next().unwrap_or(program);
     [
+        "cmd",
         "env",
         "sh",
         "bash",
@@ -148,7 +153,7 @@ fn calls_others(program: &str) -> bool {
         "direnv",
         "mise",
     ]
-    .contains(&name)
+    .contains(&name_of(program))
 }
 
 #[cfg(test)]

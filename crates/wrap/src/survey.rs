@@ -129,22 +129,19 @@ pub fn is_program(word: &str) -> bool {
 /// The file that a name or a path leads to, if this user can start it.
 #[must_use]
 pub fn resolve(word: &str) -> Option<PathBuf> {
-    if Path::new(word).components().count() > 1 {
-        Some(PathBuf::from(word)).filter(|path| is_executable(path))
-    } else {
-        all_in_path(word).next()
-    }
+    if Path::new(word).components().count() > 1 { executable(Path::new(word)) } else { all_in_path(word).next() }
 }
 
 /// All files of this name in PATH that this user can start, in the order of PATH.
-pub fn all_in_path(name: &str) -> impl Iterator<Item = PathBuf> {
+pub fn all_in_path(name: &str) -> impl Iterator<Item = PathBuf> + use<> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<_> = std::env::split_paths(&path).collect();
-    folders.into_iter().map(move |folder| folder.join(name)).filter(|path| is_executable(path))
+    let name = name.to_owned();
+    folders.into_iter().filter_map(move |folder| executable(&folder.join(&name)))
 }
 
-fn is_executable(path: &Path) -> bool {
-    nostray_sys::exec::may_execute(path).is_ok()
+fn executable(path: &Path) -> Option<PathBuf> {
+    nostray_sys::exec::executable(path).ok()
 }
 
 /// What to write for this program, so that a host finds it. Hosts often give their children a short PATH, so that only a program in a

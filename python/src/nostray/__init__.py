@@ -12,7 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ._program import ProgramNotFoundError, find_program
+from ._program import IS_WINDOWS, ProgramNotFoundError, find_program
 
 if TYPE_CHECKING:
     from subprocess import DEVNULL, PIPE, STDOUT, CalledProcessError, CompletedProcess, TimeoutExpired
@@ -51,7 +51,13 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
+# What only tells where the program is, or how it is called.
+_ON_WINDOWS = ("subprocess", "nostray._errors", "nostray._options")
+
+
 def __getattr__(name: str) -> Any:
+    if IS_WINDOWS and (name in ("asyncio", "mcp", "parent", "registry") or _HOME_OF.get(name, "subprocess") not in _ON_WINDOWS):
+        raise NotImplementedError(f"nostray.{name} is not there yet on Windows; start a child by what nostray.command() returns")
     if name in ("asyncio", "mcp", "parent", "registry"):
         return import_module(f"{__name__}.{name}")
     if name == "__version__":

@@ -6,12 +6,16 @@ import sys
 from typing import NoReturn
 
 from . import ProgramNotFoundError, find_program
+from ._program import IS_WINDOWS
 
 # As the program itself exits if it cannot do its work.
 FAILED = 125
 
 
 def main() -> NoReturn:
+    if IS_WINDOWS:
+        # Windows has no call by which a process becomes another program, and this one would stay between the host and nostray.
+        _fail("`python -m nostray` is not there on Windows; start the program itself, which is beside the interpreter's other scripts")
     # Python ignores these two, and an ignored signal stays ignored in the program and in the child that it starts.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)

@@ -5,6 +5,9 @@ import sysconfig
 from collections.abc import Iterator
 
 
+IS_WINDOWS = os.name == "nt"
+
+
 class ProgramNotFoundError(FileNotFoundError):
     """The program ``nostray`` is not where an installer puts it."""
 
@@ -16,7 +19,7 @@ def find_program() -> str:
     """
     tried = []
     for directory in _directories():
-        program = os.path.join(directory, "nostray")
+        program = os.path.join(directory, "nostray.exe" if IS_WINDOWS else "nostray")
         if os.access(program, os.X_OK) and os.path.isfile(program):
             return program
         if program not in tried:
@@ -35,8 +38,11 @@ def _directories() -> Iterator[str]:
     # PREFIX/lib/python3.11/site-packages: a virtual environment, a prefix, a user's or the system's own packages.
     if os.path.basename(library).startswith("python"):
         yield os.path.join(os.path.dirname(os.path.dirname(library)), "bin")
+    # PREFIX/Lib/site-packages, on Windows.
+    if IS_WINDOWS:
+        yield os.path.join(os.path.dirname(library), "Scripts")
     # pip install --target
     yield os.path.join(packages, "bin")
     # The interpreter's own answer, for other layouts.
     yield sysconfig.get_path("scripts")
-    yield sysconfig.get_path("scripts", "posix_user")
+    yield sysconfig.get_path("scripts", "nt_user" if IS_WINDOWS else "posix_user")

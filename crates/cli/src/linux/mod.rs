@@ -10,7 +10,7 @@ pub(crate) mod ready;
 pub(crate) mod restart;
 pub(crate) mod run;
 pub(crate) mod share;
-pub(crate) mod slot;
+pub(crate) mod slot_hold;
 pub(crate) mod slotted;
 pub(crate) mod status;
 pub(crate) mod wait;
@@ -23,7 +23,7 @@ use nostray_sys::descriptors::Room;
 use nostray_sys::signal::{self, Disposition, Signal};
 use nostray_terminal::{self as terminal, ExitCode};
 
-use crate::{completions, log, man, metrics, ps, stop, sweep, wrap};
+use crate::{completions, log, man, metrics, ps, slot, stop, sweep, wrap};
 use args::{Cli, Command};
 
 /// How many files a command that reads records and processes opens at most, beside handles on the processes that it waits for.

@@ -48,9 +48,11 @@ pub(crate) enum Command {
     Sweep(crate::sweep::Args),
     Log(crate::log::Args),
     Metrics(crate::metrics::Args),
+    Slot(crate::slot::SlotCommand),
     Wrap(crate::wrap::WrapArgs),
     Unwrap(crate::wrap::UnwrapArgs),
     Hosts(crate::wrap::hosts::HostsArgs),
+    Doctor(nostray_doctor::Args),
     Completions(CompletionsArgs),
     Man(ManArgs),
     #[command(hide = true)]
@@ -61,7 +63,7 @@ pub(crate) enum Command {
 }
 
 /// Commands that are there on Linux alone, so far.
-const ELSEWHERE: [&str; 10] = ["share", "hold", "broker", "restart", "top", "web", "demo", "doctor", "slot", "wait"];
+const ELSEWHERE: [&str; 8] = ["share", "hold", "broker", "restart", "top", "web", "demo", "wait"];
 /// Those that a host starts in place of a command: a code of theirs must not look like the command's.
 pub(crate) const RUNS: [&str; 2] = ["share", "hold"];
 /// Options of `run` that are there on Linux alone, so far.
@@ -172,6 +174,17 @@ pub(crate) struct RunArgs {
         help_heading = "One live owner for a name")]
     pub(crate) wait_timeout: Option<Duration>,
 
+    /// With --if-taken replace: only wait if the slot changed hands more often than this, whether or not its holders were ready
+    /// [default: 3/1m]
+    #[arg(
+        long,
+        value_name = "N/TIME",
+        requires = "slot",
+        hide_short_help = true,
+        help_heading = "One live owner for a name"
+    )]
+    pub(crate) max_handovers: Option<nostray_pen::Rate>,
+
     /// The command, with its arguments
     ///
     /// Options of nostray stand before it. Everything after its first word is the command's.
@@ -179,13 +192,16 @@ pub(crate) struct RunArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// What to do if a slot is taken. (Replacing or sharing its holder is not there yet on Windows.)
+/// What to do if a slot is taken. (Sharing its holder is not there yet on Windows.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum IfTaken {
-    /// Wait until it is free
+    /// Wait until it is free: first come, first served
     Wait,
     /// Exit with 75, and say who holds it
     Fail,
+    /// Ask the holder to end, and start when nothing is left of its tree. A holder that is still starting is not asked. Of several
+    /// callers with replace, the last one gets the slot, and the others exit with 75
+    Replace,
 }
 
 const SHORT_EXAMPLES: &str = "\

@@ -4,6 +4,7 @@ pub(crate) mod args;
 pub(crate) mod following;
 pub(crate) mod leases;
 mod run;
+pub(crate) mod slot_hold;
 pub(crate) mod watch;
 
 use std::ffi::OsString;
@@ -11,7 +12,7 @@ use std::ffi::OsString;
 use nostray_sys::process::Code;
 use nostray_terminal::{self as terminal, ExitCode};
 
-use crate::{completions, log, man, metrics, ps, stop, sweep, wrap};
+use crate::{completions, log, man, metrics, ps, slot, stop, sweep, wrap};
 use args::{Cli, Command};
 
 #[cfg_attr(test, allow(dead_code, reason = "a test has a main of its own"))]
@@ -23,9 +24,9 @@ pub(crate) fn program(words: Vec<OsString>) -> Code {
     code.number()
 }
 
-/// Why this program may not be there tomorrow, and what to do instead. Not known on Windows.
+/// Why this program may not be there tomorrow, and what to do instead.
 pub(crate) fn program_may_vanish() -> Option<(String, &'static str)> {
-    None
+    nostray_doctor::origin::Origin::of_this_program().may_vanish()
 }
 
 fn carry_out(command: Command) -> ExitCode {
@@ -36,6 +37,7 @@ fn carry_out(command: Command) -> ExitCode {
         Command::Sweep(args) => sweep::run(&args),
         Command::Log(args) => log::run(&args),
         Command::Metrics(args) => metrics::run(&args),
+        Command::Slot(args) => slot::run(&args),
         Command::Wrap(args) => match wrap::asks_for_more_than_run(&args) {
             Some(option) => {
                 terminal::complain(&args::not_here(option));
@@ -45,6 +47,7 @@ fn carry_out(command: Command) -> ExitCode {
         },
         Command::Unwrap(args) => wrap::unwrap(&args),
         Command::Hosts(args) => wrap::hosts::run(&args),
+        Command::Doctor(args) => nostray_doctor::run(&args, &wrap::grammar, &wrap::fix),
         Command::Completions(args) => completions::print(&args),
         Command::Man(args) => man::print(&args),
         Command::Complete(args) => completions::words(&args),

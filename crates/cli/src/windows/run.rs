@@ -1,8 +1,8 @@
 //! `nostray run`: runs a command in a pen.
 
 use nostray_pen::{Graces, OWN_FAILURE, PenId, Spec};
-use nostray_registry::{RecordDetails, RecordKeeper};
-use nostray_slot::SlotRequest;
+use nostray_registry::{RecordDetails, RecordKeeper, masked};
+use nostray_slot::{MAX_HANDOVERS, SlotRequest};
 use nostray_sys::descriptors::write_to_stderr_at_once;
 use nostray_terminal::ExitCode;
 
@@ -18,6 +18,7 @@ pub(crate) fn run(args: RunArgs) -> ExitCode {
         log_file: args.log_file,
         ..Spec::new(args.command)
     };
+    let session = args.session.clone();
     let details = RecordDetails {
         session: args.session,
         labels: args.labels.into_iter().collect(),
@@ -29,11 +30,19 @@ pub(crate) fn run(args: RunArgs) -> ExitCode {
     let if_taken = match args.if_taken {
         None | Some(IfTaken::Wait) => nostray_slot::IfTaken::Wait,
         Some(IfTaken::Fail) => nostray_slot::IfTaken::Fail,
+        Some(IfTaken::Replace) => nostray_slot::IfTaken::Replace,
     };
     let ended = match args.slot {
         Some(slot) => {
-            let request = SlotRequest { slot, if_taken, wait_timeout: args.wait_timeout };
-            nostray_slot::run(&spec, id, witness, &request)
+            let request = SlotRequest {
+                slot,
+                if_taken,
+                wait_timeout: args.wait_timeout,
+                max_handovers: args.max_handovers.unwrap_or(MAX_HANDOVERS),
+                command: masked(&spec.command),
+                session,
+            };
+            nostray_slot::run(&spec, id, witness, request)
         }
         None => nostray_pen::run(&spec, id, witness),
     };

@@ -79,7 +79,6 @@ pub(crate) fn unwrap(args: &UnwrapArgs) -> ExitCode {
 }
 
 /// For `nostray doctor --fix`.
-#[cfg(target_os = "linux")]
 pub(crate) fn fix(yes: bool) -> ExitCode {
     let chosen = args::Chosen { yes, ..args::Chosen::default() };
     wrap(&WrapArgs { chosen, ..WrapArgs::default() })

@@ -70,6 +70,28 @@ impl Host {
     }
 }
 
+/// The processes that have started this one, for a program that waits before it opens a pen.
+#[derive(Debug)]
+pub struct Starter(Host);
+
+impl Starter {
+    /// Finds them. An error if one of them has ended already.
+    pub fn find() -> Result<Self, Error> {
+        Host::find().map(Self)
+    }
+
+    /// The host, if it can be seen.
+    #[must_use]
+    pub fn host(&self) -> Option<Identity> {
+        self.0.identity()
+    }
+
+    /// Handles on the host, and on the launchers between it and this process. The end of any of them is the end of the host.
+    pub fn handles(&self) -> impl Iterator<Item = &Pidfd> {
+        self.0.handles().map(|(_, handle)| handle)
+    }
+}
+
 impl Watched {
     fn parent_of(child: &Stat) -> Result<Option<Self>, Error> {
         let Some(pid) = child.parent else { return Ok(None) };

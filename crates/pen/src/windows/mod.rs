@@ -4,4 +4,5 @@ pub(crate) mod front;
 pub(crate) mod host;
 pub(crate) mod requests;
 
+pub use host::Starter;
 pub use requests::{Takes, ask, bears_limit};

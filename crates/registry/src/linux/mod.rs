@@ -13,7 +13,7 @@ pub(crate) mod sweep;
 
 pub use predecessors::Predecessors;
 pub use series::SeriesKeeper;
-pub use slots::{Holder, end_holder_apart, sweep_slot_apart, sweep_slot_here};
+pub use slots::{end_holder_apart, sweep_slot_apart};
 pub use status::{StatusEvent, StatusLines, StatusWitness};
 pub use stopped::{WAS_STOPPED, end_stopped_steward};
 

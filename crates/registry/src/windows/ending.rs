@@ -52,6 +52,15 @@ pub(crate) fn ensure_end(place: &Place, asked: &Record, ask: Ask, since: Instant
     true
 }
 
+/// Ends pens whose fronts do not act. The kernel ends their trees with them, so there is no grace: nothing else could ask them.
+pub(crate) fn end_from_outside(records: &[Record], _: Duration) {
+    let keepers: Vec<Identity> = records.iter().flat_map(Record::keepers).collect();
+    let children: Vec<Identity> =
+        records.iter().filter_map(|record| record.child.and_then(Process::identity)).collect();
+    signal_each(&keepers, Signal::KILL);
+    wait_for_end(keepers.iter().chain(&children), Instant::now() + KILLED_TIMEOUT);
+}
+
 /// What is left of a pen that still has a front.
 pub(crate) fn who_is_left(place: &Place, id: &str) -> Vec<Found> {
     Record::read(&record::path(place, id)).map_or_else(|_| Vec::new(), |record| survivors(&record))

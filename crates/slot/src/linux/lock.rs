@@ -4,13 +4,18 @@
 use std::fs::{File, TryLockError};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use nostray_registry::{Place, files};
 use nostray_sys::fifo;
 use nostray_sys::identity::Identity;
+use nostray_sys::poll::{self, AsFd, BorrowedFd, Until};
 use nostray_sys::proc::lock_holders;
 
 use crate::Error;
+
+/// The variable by which a user can name a directory in which locks work.
+pub(crate) const VARIABLE: &str = "XDG_STATE_HOME";
 
 /// The lock of a slot, from outside.
 #[derive(Debug)]
@@ -29,6 +34,23 @@ pub(crate) struct Held {
     _sign: OwnedFd,
 }
 
+/// Tells that a holder has ended.
+#[derive(Debug)]
+pub(crate) struct Watch(OwnedFd);
+
+impl Watch {
+    pub(crate) fn has_hung_up(&self) -> bool {
+        let events = [(self.as_fd(), Until::HungUp)];
+        poll::wait(&events, Some(Duration::ZERO)).is_ok_and(|fired| fired.contains(&true))
+    }
+}
+
+impl AsFd for Watch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 impl Held {
     /// Releases it for every process that has it open: one of them may be stopped and never end.
     pub(crate) fn release(&self) {
@@ -44,9 +66,9 @@ impl Lock {
         Ok(Self { path, sign, file })
     }
 
-    /// A file descriptor that hangs up when the current holder has ended. To be opened before the lock is tried.
-    pub(crate) fn watch(&self) -> Result<OwnedFd, Error> {
-        fifo::watch(&self.sign).map_err(Error::io(&self.sign))
+    /// Hangs up when the current holder has ended. To be opened before the lock is tried.
+    pub(crate) fn watch(&self) -> Result<Watch, Error> {
+        fifo::watch(&self.sign).map(Watch).map_err(Error::io(&self.sign))
     }
 
     /// Takes it, if it is free.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
 
 use crate::process::getpid;
@@ -125,6 +125,11 @@ fn found(word: &CStr) -> Option<CString> {
     let file =
         std::env::split_paths(&folders).map(|folder| folder.join(word)).find(|file| may_execute(file).is_ok())?;
     CString::new(file.into_os_string().into_vec()).ok()
+}
+
+/// The file that a path names, if this process may execute it.
+pub fn executable(path: &Path) -> io::Result<PathBuf> {
+    may_execute(path).map(|()| path.to_owned())
 }
 
 /// Whether this process may execute a file, with the error that `execve` would have. What is in the file is not looked at.

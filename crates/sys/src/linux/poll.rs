@@ -1,7 +1,7 @@
 //! Waiting for the first of several events, with an optional deadline, and no wake-up for anything else.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+pub use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};

@@ -387,6 +387,18 @@ pub fn user_of(pid: Pid) -> Option<u32> {
     std::fs::metadata(format!("/proc/{pid}")).ok().map(|m| m.uid())
 }
 
+/// The same as [`command_of`]: the kernel reads it from the process's memory.
+#[must_use]
+pub fn command_in_memory_of(pid: Pid) -> Vec<String> {
+    command_of(pid)
+}
+
+/// Whether a process belongs to the user that this one acts for.
+#[must_use]
+pub fn is_own(pid: Pid) -> bool {
+    user_of(pid) == Some(crate::process::user())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,6 +13,16 @@ pub fn exchange(one: &Path, two: &Path) -> io::Result<()> {
     Ok(rustix::fs::renameat_with(CWD, one, CWD, two, RenameFlags::EXCHANGE)?)
 }
 
+/// Gives a file the name of another one, which is gone then.
+pub fn rename_over(from: &Path, to: &Path) -> io::Result<()> {
+    std::fs::rename(from, to)
+}
+
+/// Makes an attempt that elsewhere can fail because another process has the file open.
+pub fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    attempt()
+}
+
 /// Gives a new file the owner, the permissions and the extended attributes of another one.
 pub fn copy_attributes(from: &File, to: &File) -> io::Result<()> {
     let (wanted, has) = (from.metadata()?, to.metadata()?);

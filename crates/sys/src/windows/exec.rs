@@ -154,7 +154,12 @@ impl Drop for Attributes {
 
 /// Whether a file can be started, by its name.
 pub fn may_execute(path: &Path) -> io::Result<()> {
-    find(std::path::absolute(path)?.as_os_str()).map(drop)
+    executable(path).map(drop)
+}
+
+/// The file that a path names, with the end of its name, if it can be started.
+pub fn executable(path: &Path) -> io::Result<PathBuf> {
+    find(std::path::absolute(path)?.as_os_str())
 }
 
 /// The file that a command names.

@@ -5,8 +5,8 @@ use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, OwnedHandle, R
 
 use windows_sys::Win32::Foundation::{ERROR_INVALID_PARAMETER, WAIT_OBJECT_0, WAIT_TIMEOUT};
 use windows_sys::Win32::System::Threading::{
-    GetExitCodeProcess, OpenProcess, PROCESS_QUERY_LIMITED_INFORMATION, PROCESS_SYNCHRONIZE, PROCESS_TERMINATE,
-    TerminateProcess, WaitForSingleObject,
+    GetExitCodeProcess, OpenProcess, PROCESS_QUERY_INFORMATION, PROCESS_QUERY_LIMITED_INFORMATION,
+    PROCESS_SYNCHRONIZE, PROCESS_TERMINATE, PROCESS_VM_READ, TerminateProcess, WaitForSingleObject,
 };
 
 use crate::process::{Ended, getpid};
@@ -28,6 +28,16 @@ impl Pidfd {
             io::ErrorKind::PermissionDenied => Self::open_for(all, pid),
             _ => Err(error),
         })
+    }
+
+    /// A handle by which everything of a process can be read, its user too. For processes of this user.
+    pub(crate) fn open_to_query(pid: Pid) -> io::Result<Self> {
+        Self::open_for(PROCESS_QUERY_INFORMATION, pid)
+    }
+
+    /// A handle by which the memory of a process of this user can be read.
+    pub(crate) fn open_to_read(pid: Pid) -> io::Result<Self> {
+        Self::open_for(PROCESS_QUERY_INFORMATION | PROCESS_VM_READ, pid)
     }
 
     fn open_for(rights: u32, pid: Pid) -> io::Result<Self> {

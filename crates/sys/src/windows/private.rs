@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::windows::ffi::OsStrExt;
-use std::os::windows::io::AsRawHandle;
+use std::os::windows::io::{AsRawHandle, BorrowedHandle};
 use std::path::Path;
 
 use windows_sys::Win32::Foundation::LocalFree;
@@ -22,10 +22,15 @@ struct User(Vec<u64>);
 
 impl User {
     fn current() -> io::Result<Self> {
+        // SAFETY: takes nothing, and returns the pseudo handle of this process, which is always valid.
+        Self::of(unsafe { BorrowedHandle::borrow_raw(GetCurrentProcess()) })
+    }
+
+    fn of(process: BorrowedHandle<'_>) -> io::Result<Self> {
         let mut token = std::ptr::null_mut();
-        // SAFETY: the pseudo handle of this process is always valid; the new handle is ours.
+        // SAFETY: the handle is open as long as it is borrowed; the new handle is ours.
         let token = unsafe {
-            super::done(OpenProcessToken(GetCurrentProcess(), TOKEN_QUERY, &raw mut token))?;
+            super::done(OpenProcessToken(process.as_raw_handle(), TOKEN_QUERY, &raw mut token))?;
             super::owned(token)?
         };
         let mut size = 0;
@@ -104,6 +109,13 @@ pub(super) fn make_folder(path: &Path) -> io::Result<()> {
     let private = Private::new()?;
     // SAFETY: path and attributes stay until the call returns.
     super::done(unsafe { CreateDirectoryW(super::wide(path)?.as_ptr(), private.attributes()) })
+}
+
+/// Whether a process acts for this user.
+pub(super) fn is_own_process(process: BorrowedHandle<'_>) -> io::Result<bool> {
+    let (user, other) = (User::current()?, User::of(process)?);
+    // SAFETY: both identifiers are valid as long as their users are there.
+    Ok(unsafe { EqualSid(user.sid(), other.sid()) } != 0)
 }
 
 /// Whether a folder or file belongs to this user (or to the administrators that this user is one of, as Windows does for elevated

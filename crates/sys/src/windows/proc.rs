@@ -6,10 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use windows_sys::Win32::System::Diagnostics::ToolHelp::{
     CreateToolhelp32Snapshot, PROCESSENTRY32W, Process32FirstW, Process32NextW, TH32CS_SNAPPROCESS,
 };
+use windows_sys::Win32::System::JobObjects::IsProcessInJob;
 use windows_sys::Win32::System::ProcessStatus::{GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS};
 use windows_sys::Win32::System::Threading::{GetProcessHandleCount, QueryFullProcessImageNameW};
 
-use std::os::windows::io::AsRawHandle;
+use std::os::windows::io::{AsHandle, AsRawHandle};
 
 use crate::{Pid, Pidfd};
 
@@ -130,6 +131,14 @@ pub fn command_of(pid: Pid) -> Vec<String> {
     Pidfd::open(pid).ok().and_then(|handle| command_line(&handle)).map_or_else(Vec::new, |line| split(&line))
 }
 
+/// The same, read from the process's memory where the kernel does not tell it: Wine 8 does not. For few processes, which must not be about
+/// to start or to end: Wine stops a process to read from it.
+#[must_use]
+pub fn command_in_memory_of(pid: Pid) -> Vec<String> {
+    let told = command_of(pid);
+    if told.is_empty() { command_line_in_memory(pid).map_or_else(Vec::new, |line| split(&line)) } else { told }
+}
+
 /// As the kernel has it since Windows 8.1.
 fn command_line(process: &Pidfd) -> Option<String> {
     use windows_sys::Wdk::System::Threading::{NtQueryInformationProcess, ProcessCommandLineInformation};
@@ -150,6 +159,40 @@ fn command_line(process: &Pidfd) -> Option<String> {
         }
         Some(String::from_utf16_lossy(std::slice::from_raw_parts(text.Buffer, usize::from(text.Length) / 2)))
     }
+}
+
+/// As the process itself has it in its memory.
+fn command_line_in_memory(pid: Pid) -> Option<String> {
+    use windows_sys::Wdk::System::Threading::{NtQueryInformationProcess, ProcessBasicInformation};
+    use windows_sys::Win32::System::Diagnostics::Debug::ReadProcessMemory;
+    use windows_sys::Win32::System::Threading::{PEB, PROCESS_BASIC_INFORMATION, RTL_USER_PROCESS_PARAMETERS};
+    let handle = Pidfd::open_to_read(pid).ok()?;
+    let read = |from: *const std::ffi::c_void, to: *mut std::ffi::c_void, size: usize| {
+        let mut done = 0;
+        // SAFETY: the addresses that are read are the other process's, and are checked by the call; each caller below has so much room.
+        super::done(unsafe { ReadProcessMemory(handle.as_raw_handle(), from, to, size, &raw mut done) }).ok()?;
+        (done == size).then_some(())
+    };
+    // SAFETY: all-zero is valid for each of these structures, which are numbers and addresses that are not followed here; each call writes
+    // no more than the size of what it is given.
+    let text = unsafe {
+        let mut basic: PROCESS_BASIC_INFORMATION = std::mem::zeroed();
+        let (to, size) = ((&raw mut basic).cast(), size_of::<PROCESS_BASIC_INFORMATION>() as u32);
+        if NtQueryInformationProcess(handle.as_raw_handle(), ProcessBasicInformation, to, size, std::ptr::null_mut())
+            < 0
+        {
+            return None;
+        }
+        let mut block: PEB = std::mem::zeroed();
+        read(basic.PebBaseAddress.cast(), (&raw mut block).cast(), size_of::<PEB>())?;
+        let mut parameters: RTL_USER_PROCESS_PARAMETERS = std::mem::zeroed();
+        let size = size_of::<RTL_USER_PROCESS_PARAMETERS>();
+        read(block.ProcessParameters.cast(), (&raw mut parameters).cast(), size)?;
+        parameters.CommandLine
+    };
+    let mut units = vec![0_u16; usize::from(text.Length) / 2];
+    read(text.Buffer.cast(), units.as_mut_ptr().cast(), units.len() * 2)?;
+    Some(String::from_utf16_lossy(&units))
 }
 
 /// The words of a command line, as the C runtime has them. For people.
@@ -226,6 +269,22 @@ pub fn open_files_of(pid: Pid) -> Option<usize> {
     Some(count as usize)
 }
 
+/// Whether a process belongs to the user that this one acts for. Not if that cannot be read.
+#[must_use]
+pub fn is_own(pid: Pid) -> bool {
+    Pidfd::open_to_query(pid).and_then(|handle| super::private::is_own_process(handle.as_handle())).unwrap_or(false)
+}
+
+/// Whether a process is in any job; `None` if that cannot be read.
+#[must_use]
+pub fn is_in_job(pid: Pid) -> Option<bool> {
+    let handle = Pidfd::open_to_query(pid).ok()?;
+    let mut is_in = 0;
+    // SAFETY: the handle is open, and the answer is ours. No job means any.
+    super::done(unsafe { IsProcessInJob(handle.as_raw_handle(), std::ptr::null_mut(), &raw mut is_in) }).ok()?;
+    Some(is_in != 0)
+}
+
 /// From the year 1601 to 1970.
 const TO_UNIX: Duration = Duration::from_secs(11_644_473_600);
 
@@ -280,6 +339,10 @@ mod tests {
     fn this_process_is_listed_and_uses_memory() {
         let stat = Stat::of(crate::process::getpid()).expect("listed");
         assert!(memory_of(stat.pid).is_some_and(|bytes| bytes > 0));
+        let own: Vec<String> = std::env::args().collect();
+        assert_eq!(command_in_memory_of(stat.pid)[1..], own[1..]);
+        assert_eq!(command_line_in_memory(stat.pid).map(|line| split(&line)[1..].to_vec()), Some(own[1..].to_vec()));
+        assert!(is_own(stat.pid));
         assert!(age_of(stat.start).is_some_and(|age| age < Duration::from_secs(3600)));
     }
 }

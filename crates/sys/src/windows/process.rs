@@ -107,6 +107,20 @@ impl Pidfd {
     }
 }
 
+/// The version of Windows, as `10.0.19045`.
+#[must_use]
+pub fn system_version() -> Option<String> {
+    use windows_sys::Wdk::System::SystemServices::RtlGetVersion;
+    use windows_sys::Win32::System::SystemInformation::OSVERSIONINFOW;
+    // SAFETY: all-zero is valid; the structure says its own size, as the call wants it.
+    unsafe {
+        let mut found: OSVERSIONINFOW = std::mem::zeroed();
+        found.dwOSVersionInfoSize = size_of::<OSVERSIONINFOW>() as u32;
+        let told = RtlGetVersion(&raw mut found) >= 0;
+        told.then(|| format!("{}.{}.{}", found.dwMajorVersion, found.dwMinorVersion, found.dwBuildNumber))
+    }
+}
+
 /// A number that cannot be guessed.
 #[must_use]
 pub fn random() -> u64 {

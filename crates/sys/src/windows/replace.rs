@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::windows::io::AsRawHandle;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use windows_sys::Win32::Foundation::GENERIC_READ;
 use windows_sys::Win32::Storage::FileSystem::{FILE_SHARE_DELETE, FILE_SHARE_READ, ReOpenFile, ReplaceFileW};
@@ -24,6 +25,32 @@ pub fn exchange(one: &Path, two: &Path) -> io::Result<()> {
         ReplaceFileW(to.as_ptr(), from.as_ptr(), kept.as_ptr(), 0, std::ptr::null(), std::ptr::null())
     })?;
     std::fs::rename(&old, one)
+}
+
+/// How long another process may have a file open.
+const OPEN_TIME: Duration = Duration::from_secs(2);
+
+/// Gives a file the name of another one, which is gone then.
+pub fn rename_over(from: &Path, to: &Path) -> io::Result<()> {
+    patiently(|| std::fs::rename(from, to))
+}
+
+/// Repeats an attempt that fails because another process has the file open: some versions of Windows (and Wine 8) do not replace a file that is
+/// being read, and do not open one that is being replaced.
+pub fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let until = Instant::now() + OPEN_TIME;
+    loop {
+        match attempt() {
+            Err(error) if is_open_elsewhere(&error) && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            done => return done,
+        }
+    }
+}
+
+fn is_open_elsewhere(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied || error.raw_os_error() == Some(SHARING_VIOLATION)
 }
 
 /// A new file gets owner and permissions of the file that it replaces when it does so.

@@ -138,6 +138,31 @@ fn a_pen_inside_a_pen() {
     stage.time_until_empty();
 }
 
+/// A host that starts nostray by `cmd /c`, as hosts do for `npx`.
+fn play_behind_cmd(name: &str) -> Stage {
+    let stage = Stage::new(name);
+    let mut words = vec!["cmd".to_owned(), "/c".to_owned()];
+    words.extend(stage.contained(&["--eof-grace", "0s"], "tree", &[]));
+    reap(stage.host("waits", &words));
+    TREE.iter().for_each(|role| drop(stage.told(role)));
+    stage
+}
+
+#[test]
+fn a_host_that_is_terminated_behind_a_launcher() {
+    let stage = play_behind_cmd("behind-cmd");
+    stage.terminate(&stage.told("host"));
+    stage.time_until_empty();
+}
+
+#[test]
+fn a_launcher_that_is_terminated() {
+    let stage = play_behind_cmd("cmd");
+    stage.terminate(&stage.told("front"));
+    assert_eq!(stage.told("code"), "9", "the launcher's own code");
+    stage.time_until_empty();
+}
+
 #[test]
 fn a_process_named_by_die_with() {
     let stage = Stage::new("die-with");

@@ -2,6 +2,7 @@
 
 mod configurations;
 mod containment;
+mod doctor;
 mod operators;
 mod passing;
 mod quoting;

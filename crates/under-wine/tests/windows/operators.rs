@@ -54,6 +54,49 @@ fn a_child_is_stopped_at_once() {
 }
 
 #[test]
+fn a_child_is_found_by_its_label_and_counted() {
+    let stage = Stage::new("label");
+    let label = format!("task={}", stage.token);
+    let mut host = stage.host("waits", &stage.contained(&["--label", &label], "sleep", &["labelled"]));
+    std::thread::spawn(move || host.wait().ok());
+    stage.told("labelled");
+    let id = id_of(&stage);
+    let json = text(&stage, &["ps", "--json", "--session", &stage.token]);
+    assert!(json.contains(&format!("\"task\": \"{}\"", stage.token)), "{json}");
+    let metrics = text(&stage, &["metrics"]);
+    let memory = metrics.lines().find(|line| line.starts_with("nostray_child_memory_bytes") && line.contains(&id));
+    let bytes = memory.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    assert!(bytes.is_some_and(|bytes| bytes > 0.0), "{metrics}");
+    let file = stage.path("nostray.prom");
+    assert!(stage.run("nostray.exe", &["metrics", "--output", &file]).status.success());
+    let written = std::fs::read_to_string(stage.folder().join("nostray.prom")).expect("written");
+    assert!(written.contains("nostray_children{state=\"ready\"}"), "{written}");
+    let words = text(&stage, &["complete", "children"]);
+    assert!(words.lines().any(|line| line.starts_with(&id)), "{words}");
+    assert_eq!(stage.run("nostray.exe", &["stop", "--label", "task=another"]).status.code(), Some(1));
+    assert!(stage.find(" sleep ").is_some(), "it has another label");
+    assert!(stage.run("nostray.exe", &["stop", "--label", &label]).status.success());
+    stage.time_until_empty();
+}
+
+#[test]
+fn completions_and_man_pages_are_printed_and_written() {
+    let stage = Stage::new("pages");
+    for (shell, head) in [("bash", "complete -"), ("zsh", "#compdef nostray"), ("fish", "complete -c nostray")] {
+        let script = text(&stage, &["completions", shell]);
+        assert!(script.contains(head) && script.contains("doctor"), "{shell}: {script}");
+    }
+    assert!(text(&stage, &["man"]).contains(".TH NOSTRAY 1"));
+    assert!(text(&stage, &["man", "slot", "list"]).contains(".TH NOSTRAY-SLOT-LIST 1"));
+    let folder = stage.folder().join("man");
+    std::fs::create_dir(&folder).expect("made");
+    assert!(stage.run("nostray.exe", &["man", "--dir", &stage.path("man")]).status.success());
+    for page in ["nostray.1", "nostray-run.1", "nostray-doctor.1", "nostray-slot-release.1"] {
+        assert!(folder.join(page).is_file(), "{page}");
+    }
+}
+
+#[test]
 fn a_stop_of_nothing_is_a_failure() {
     let stage = Stage::new("stop-nothing");
     assert_eq!(stage.run("nostray.exe", &["stop", "zzzzzzzz"]).status.code(), Some(1));

@@ -93,6 +93,33 @@ fn the_directory_is_the_hosts() {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     assert!(stage.run("nostray.exe", &words).status.success());
     assert_eq!(stage.told("directory"), as_seen(&stage));
+    // Without a variable and without --argv0, for the test below.
+    assert_eq!(stage.told("variable"), "");
+    assert!(stage.told("called").ends_with("badchild.exe"));
+}
+
+#[test]
+fn the_environment_and_the_name_arrive() {
+    let stage = Stage::new("environment");
+    let mut words = stage.contained(&["--argv0", "another name"], "where", &[]);
+    words.remove(0);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let value = "a  b;c=d & e";
+    assert!(stage.run_with(&[("NOSTRAY_TEST", value)], "nostray.exe", &words).status.success());
+    assert_eq!(stage.told("variable"), value);
+    assert_eq!(stage.told("called"), "another name");
+}
+
+#[test]
+fn what_happens_is_appended_to_the_log_file() {
+    let stage = Stage::new("log-file");
+    std::fs::write(stage.folder().join("what.log"), "before\n").expect("written");
+    let path = stage.path("what.log");
+    assert_eq!(code_of(&stage, &stage.contained(&["--log-file", &path], "exit", &["4"])), "4");
+    let log = std::fs::read_to_string(stage.folder().join("what.log")).expect("read");
+    for line in ["before\n", "started", "exited with 4", "nothing is left of the tree"] {
+        assert!(log.contains(line), "{line}: {log}");
+    }
 }
 
 fn as_seen(stage: &Stage) -> String {

@@ -1,19 +1,17 @@
 //! The queue of a slot: a file for each waiter, locked for as long as it waits. The file's name has the time of its arrival, so that the
 //! order needs no process that keeps it, and no lock that a stopped process could hold.
 
-use std::fs::{File, TryLockError};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use nostray_registry::{Place, Process, files};
-use nostray_sys::Signal;
 use nostray_sys::identity::{Identity, World};
 use nostray_sys::proc::Stat;
+use nostray_sys::replace::rename_over;
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::{Error, ticket_file};
 
 /// What a waiter waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,10 +98,10 @@ impl QueueEntry {
         self.waiter.identity()
     }
 
-    /// Makes it look again. A process that waits no more ignores the signal.
+    /// Makes it look again.
     pub(crate) fn wake(&self) {
-        if let Some(handle) = self.waiter.identity().and_then(Identity::open) {
-            handle.send(Signal::CHLD).ok();
+        if let Some(process) = self.waiter.identity() {
+            ticket_file::wake(process);
         }
     }
 }
@@ -121,20 +119,9 @@ pub(crate) struct Ticket {
 impl Ticket {
     pub(crate) fn draw(place: &Place, kind: Kind, waiter: &Waiter) -> Result<Self, Error> {
         let turn = Turn { since: nostray_sys::clock::since_boot().as_nanos(), id: waiter.id.clone() };
-        let (path, new) = (path_of(place, kind, &turn), place.path().join(format!("{}.new", waiter.id)));
-        let drawn: Result<File, Error> = (|| {
-            let mut file =
-                File::options().write(true).create_new(true).mode(0o600).open(&new).map_err(Error::io(&new))?;
-            // Locked before it gets its name: a file without a lock belongs to a dead waiter.
-            file.try_lock().map_err(|error| Error::NoLocks { path: new.clone(), why: error.to_string() })?;
-            let written = serde_json::to_vec(waiter).map_err(io::Error::from).and_then(|text| file.write_all(&text));
-            written.and_then(|()| std::fs::rename(&new, &path)).map_err(Error::io(&new))?;
-            Ok(file)
-        })();
-        if drawn.is_err() {
-            std::fs::remove_file(&new).ok();
-        }
-        let lock = drawn?;
+        let path = path_of(place, kind, &turn);
+        let text = serde_json::to_vec(waiter).map_err(|error| Error::io(&path)(error.into()))?;
+        let lock = ticket_file::make(place, &waiter.id, &path, &text)?;
         Ok(Self { place: place.clone(), turn, kind, path, _lock: lock })
     }
 
@@ -148,7 +135,7 @@ impl Ticket {
             return;
         }
         let path = path_of(&self.place, Kind::Wait, &self.turn);
-        if std::fs::rename(&self.path, &path).is_ok() {
+        if rename_over(&self.path, &path).is_ok() {
             (self.kind, self.path) = (Kind::Wait, path);
         }
     }
@@ -156,7 +143,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        std::fs::remove_file(&self.path).ok();
+        ticket_file::remove(&self.place, &self.turn.id, &self.path);
     }
 }
 
@@ -169,20 +156,11 @@ pub(crate) fn waiters(place: &Place) -> Vec<QueueEntry> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(place.path()).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        if name.to_str().is_some_and(is_unfinished) {
+        if name.to_str().is_some_and(ticket_file::may_be_left) {
             remove_if_dead(&entry);
         }
         let Some((kind, turn)) = name.to_str().and_then(parse) else { continue };
-        let Ok(file) = files::to_read(&entry.path()) else { continue };
-        match file.try_lock_shared() {
-            Err(TryLockError::WouldBlock) => {}
-            Ok(()) => {
-                std::fs::remove_file(entry.path()).ok();
-                continue;
-            }
-            Err(TryLockError::Error(_)) => continue,
-        }
-        if let Ok(text) = files::read(&file, MAX_TICKET_SIZE)
+        if let Some(text) = ticket_file::read(place, &turn.id, &entry.path(), MAX_TICKET_SIZE)
             && let Ok(waiter) = serde_json::from_slice(&text)
         {
             all.push(QueueEntry { turn, kind, waiter });
@@ -193,10 +171,6 @@ pub(crate) fn waiters(place: &Place) -> Vec<QueueEntry> {
 }
 
 const MAX_TICKET_SIZE: u64 = 64 << 10;
-
-fn is_unfinished(name: &str) -> bool {
-    name.ends_with(".new") && name != "history.new"
-}
 
 /// Removes the file of a process that was killed while it drew a ticket. A young file may be just about to be locked.
 fn remove_if_dead(entry: &std::fs::DirEntry) {

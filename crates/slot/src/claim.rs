@@ -4,32 +4,22 @@
 mod clear;
 mod taken;
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nostray_pen::PenId;
-use nostray_registry::{
-    Holder, Journal, Place, Process, Story, end_holder_apart, sweep_slot_apart, sweep_slot_here, why_no_world,
-};
+use nostray_registry::{Holder, Journal, Place, Process, Story, why_no_world};
+use nostray_sys::Pidfd;
 use nostray_sys::identity::Identity;
-use nostray_sys::poll::{self, Until};
 use nostray_sys::process::getppid;
-use nostray_sys::{Pidfd, Signal};
 
 use crate::decide;
+use crate::helper::Helper;
 use crate::history::{History, Moment};
-use crate::lock::{Held, Lock};
+use crate::lock::{Held, Lock, Watch};
 use crate::look;
 use crate::queue::{self, Kind, Ticket, Waiter};
 use crate::request::{IfTaken, Refusal, SlotRequest, Step};
-use crate::{Error, place_of};
-
-/// Runs an ending that blocks, beside this process.
-#[derive(Debug)]
-enum Helper {
-    Process(Pidfd),
-    Thread(std::thread::JoinHandle<()>),
-}
+use crate::{Error, place_of, time};
 
 /// An attempt to get a slot. Its place in the queue is given up when it is dropped.
 #[derive(Debug)]
@@ -48,11 +38,11 @@ pub struct Claim {
     /// The lock, once it is held. Something may still be left of the holder before.
     held: Option<Held>,
     /// Hangs up when the holder has ended.
-    watch: OwnedFd,
+    pub(crate) watch: Watch,
     /// The waiter that comes first.
-    before: Option<Pidfd>,
+    pub(crate) before: Option<Pidfd>,
     /// Ends a holder, or sweeps what is left of one.
-    helper: Option<Helper>,
+    pub(crate) helper: Option<Helper>,
     /// Whether the helper may be a process. A program with more than one thread must not fork.
     may_fork: bool,
     sweeps: u32,
@@ -70,7 +60,7 @@ pub struct Claim {
 
 /// What sends no event is polled: soon after something has happened, and then less and less often.
 const MIN_PAUSE: Duration = Duration::from_millis(1);
-const MAX_PAUSE: Duration = Duration::from_secs(1);
+
 impl Claim {
     /// Nothing is done before the first [`Claim::step`].
     pub fn new(request: SlotRequest, id: &PenId) -> Result<Self, Error> {
@@ -135,21 +125,7 @@ impl Claim {
         self.clear()
     }
 
-    /// What to wait for, beside the time.
-    pub fn watches(&self) -> impl Iterator<Item = (BorrowedFd<'_>, Until)> {
-        let helper = self.helper.as_ref().and_then(|helper| match helper {
-            Helper::Process(handle) => Some(handle),
-            Helper::Thread(_) => None,
-        });
-        let handles = [self.before.as_ref(), helper];
-        let handles = handles.into_iter().flatten().map(|handle| (handle.as_fd(), Until::Readable));
-        handles.chain([(self.watch.as_fd(), Until::HungUp)])
-    }
-
-    /// The most file descriptors that [`Claim::watches`] returns.
-    pub const EVENTS: usize = 3;
-
-    /// How often [`Claim::step`] was called. [`Claim::watches`] may differ after each call.
+    /// How often [`Claim::step`] was called. What is to be watched may differ after each call.
     #[must_use]
     pub fn looks(&self) -> u64 {
         self.looks
@@ -182,23 +158,17 @@ impl Claim {
     /// Takes note of events, and sets the pause until the next look.
     fn refresh(&mut self) -> Result<(), Error> {
         let now = Instant::now();
-        let has_happened = |handle: BorrowedFd<'_>, until| {
-            poll::wait(&[(handle, until)], Some(Duration::ZERO)).is_ok_and(|fired| fired.contains(&true))
-        };
-        if has_happened(self.watch.as_fd(), Until::HungUp) {
+        if self.watch.has_hung_up() {
             self.watch = self.lock.watch()?;
             self.pause = MIN_PAUSE;
         } else if now >= self.next_look {
-            self.pause = (self.pause * 2).min(MAX_PAUSE);
+            self.pause = (self.pause * 2).min(time::MAX_PAUSE);
         } else {
             self.pause = MIN_PAUSE;
         }
-        self.helper.take_if(|helper| match helper {
-            Helper::Process(handle) => has_happened(handle.as_fd(), Until::Readable),
-            Helper::Thread(thread) => thread.is_finished(),
-        });
-        if let Some(Helper::Process(helper)) = &self.helper {
-            helper.send(Signal::CONT).ok(); // a stopped helper would keep every claim waiting
+        self.helper.take_if(|helper| helper.is_done());
+        if let Some(helper) = &self.helper {
+            helper.wake();
         }
         self.next_look = now + self.pause;
         Ok(())
@@ -258,17 +228,7 @@ impl Claim {
     /// Starts a helper that ends a holder, or sweeps the slot. If it cannot be started, the next step tries again.
     fn help(&mut self, to_end: Option<&Holder>) {
         let (slot, places) = (self.request.slot.to_string(), History::read(&self.place).places());
-        self.helper = if self.may_fork {
-            let helper = match to_end {
-                Some(holder) => end_holder_apart(holder, &places),
-                None => sweep_slot_apart(&slot, &places),
-            };
-            helper.and_then(Pidfd::open).ok().map(Helper::Process)
-        } else {
-            let id = to_end.map(|holder| holder.record.id.clone());
-            let work = move || sweep_slot_here(&slot, &places, id.as_deref());
-            std::thread::Builder::new().spawn(work).ok().map(Helper::Thread)
-        };
+        self.helper = Helper::start(to_end, slot, places, self.may_fork);
     }
 
     fn refuse(&self, text: String) -> Refusal {

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use nostray_pen::Rate;
 use nostray_registry::{Place, Process, files};
-use nostray_sys::clock;
 use nostray_sys::identity::World;
+use nostray_sys::replace::patiently;
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::{Error, time as clock};
 
 /// The most entries that are kept.
 const MAX_ENTRIES: usize = 50;
@@ -23,7 +23,7 @@ const MAX_HISTORY_SIZE: u64 = 1 << 20;
 pub struct Moment {
     /// Milliseconds of Unix time.
     pub time: u64,
-    /// Milliseconds since boot. Setting the clock does not change them.
+    /// Milliseconds since boot: setting the clock does not change them. On Windows by the calendar, as all identities of processes.
     pub since_boot: u64,
 }
 
@@ -31,7 +31,7 @@ impl Moment {
     pub(crate) fn now() -> Self {
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        Self { time: milliseconds(time), since_boot: milliseconds(clock::since_boot()) }
+        Self { time: milliseconds(time), since_boot: milliseconds(clock::now()) }
     }
 }
 
@@ -97,7 +97,7 @@ impl History {
     #[must_use]
     pub(crate) fn read(place: &Place) -> Self {
         let read = || {
-            let text = files::read(&files::to_read(&path(place)).ok()?, MAX_HISTORY_SIZE).ok()?;
+            let text = files::read(&patiently(|| files::to_read(&path(place))).ok()?, MAX_HISTORY_SIZE).ok()?;
             serde_json::from_slice(&text).ok().filter(|history: &Self| history.version == VERSION)
         };
         read().unwrap_or_default()

@@ -1,8 +1,10 @@
 //! `nostray slot hold`: a process that holds a slot for the process that started it, which may be a script.
 
+use std::time::Duration;
+
 use nostray_pen::{Ask, PenId, PenOpener, Reason, Spec};
 use nostray_registry::{RecordDetails, SeriesKeeper, State, masked};
-use nostray_slot::{Entered, HeldSlot, MAX_HANDOVERS, SlotRequest, enter};
+use nostray_slot::{Entered, HeldSlot, MAX_HANDOVERS, Name, SlotRequest, enter};
 use nostray_sys::descriptors::{StdinKind, standard_input, stdin_kind};
 use nostray_sys::poll::{self, Until};
 use nostray_sys::proc;
@@ -12,14 +14,86 @@ use nostray_sys::text::escaped;
 use nostray_terminal::{self as terminal, ExitCode};
 use serde_json::json;
 
-use super::HoldArgs;
+use crate::args::positive_duration;
+
+/// Hold a slot for the process that started this one
+///
+/// For scripts and programs that must be alone themselves. The slot is held until stdin ends, or the process that started this one
+/// does, whichever comes first; a stdin without an end of its own (/dev/null, a file) does not count. A line on stdout says when the slot
+/// is held. If a newcomer asks for the slot (--if-taken replace, or `nostray slot release`), another line says so: finish, then close
+/// stdin. The newcomer waits until then.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  nostray slot hold memory
+      Holds it until Ctrl-D or Ctrl-C.
+
+  coproc nostray slot hold memory
+  read -r <&\"${COPROC[0]}\"
+      In a bash script: from here on it is the only one. The slot is free again
+      when the script ends, in any way.
+
+  nostray slot hold --if-taken fail memory </dev/null &
+      For as long as the shell lives.
+
+Lines on stdout: `holding NAME`, `asked to hand over NAME: WHY`. With --json:
+  {\"event\":\"held\",\"slot\":NAME}, {\"event\":\"asked\",\"slot\":NAME,\"text\":WHY}
+
+Exit codes:
+  0 when it was released; 75 if the slot was not to be had; 128+n if signal n
+  ended it; 1 if slots do not work here.")]
+pub(crate) struct HoldArgs {
+    /// Which slot
+    name: Name,
+
+    /// What to do if the slot is taken
+    #[arg(long, value_name = "WHAT", default_value = "wait")]
+    if_taken: HoldIfTaken,
+
+    /// Wait no longer than this for the slot, then exit with 75 [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    wait_timeout: Option<Duration>,
+
+    /// The holder is starting until it writes the line `ready` to stdin; until then, no newcomer asks it to hand over
+    #[arg(long)]
+    unready: bool,
+
+    /// The holder's session, by which `ps` and `stop` find it
+    #[arg(long, value_name = "SESSION")]
+    session: Option<String>,
+
+    /// For programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// What to do if the slot is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum HoldIfTaken {
+    /// Wait until it is free: first come, first served
+    Wait,
+    /// Exit with 75, and say who holds it
+    Fail,
+    /// Ask the holder to hand over, and wait until nothing is left of its tree
+    Replace,
+}
+
+impl From<HoldIfTaken> for nostray_slot::IfTaken {
+    fn from(what: HoldIfTaken) -> Self {
+        match what {
+            HoldIfTaken::Wait => Self::Wait,
+            HoldIfTaken::Fail => Self::Fail,
+            HoldIfTaken::Replace => Self::Replace,
+        }
+    }
+}
 
 /// The line by which the process that started this one says that it is ready.
 const READY: &[u8] = b"ready";
 /// Longer input is no such line.
 const MAX_LINE: usize = 4096;
 
-pub(super) fn run(args: &HoldArgs) -> Result<ExitCode, String> {
+pub(crate) fn run(args: &HoldArgs) -> Result<ExitCode, String> {
     let mut opener = PenOpener::open(&[]).map_err(|error| error.to_string())?;
     let host = opener.host();
     // The slot is the host's, so the host is what lists show.
