@@ -220,7 +220,8 @@ pub(super) fn table(with: &[With], signs: &[Revival], rounds: usize) -> Table {
          between."
     ));
     table.note(
-        "By default nostray pauses for 125 to 250 ms before it starts a crashed server again (`--backoff`), rmcp-mux for a second. supervisord and pm2 have no host that \
+        "After a first crash nostray starts the server again at once, and from the second one on after 125 to 250 ms and more \
+         (`--backoff`); rmcp-mux pauses for a second. supervisord and pm2 have no host that \
          speaks with their children through them; their child signs when it starts, which is sooner than a first answer.",
     );
     table
