@@ -42,6 +42,7 @@ pub fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T>
     loop {
         match attempt() {
             Err(error) if is_open_elsewhere(&error) && Instant::now() < until => {
+                // No event tells that another process has closed a file.
                 std::thread::sleep(Duration::from_millis(2));
             }
             done => return done,
