@@ -11,11 +11,14 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
+use nostray_sys::masks::is_ascii;
+
 use crate::envelope::{self, Envelope, Kind, Message, NotAMessage, Top, read};
 use crate::id::Id;
 use crate::quick_read::{QuickEnvelope, quick_read};
 use crate::reply::{error, error_to, errors};
-use crate::scan::{NotAString, StrictString, StringEnds, strict_string};
+use crate::scan::{NotAString, StrictString, StringEnds, number_length, strict_string};
+use crate::shapes::{Shapes, Values};
 use crate::text::unescape;
 
 /// Deeper than any real message, and less deep than the limits of readers (serde_json: 128, jiter: 200).
@@ -34,6 +37,10 @@ pub struct Agreement {
     objects: Vec<Object>,
     /// Accepts NaN and the infinities. They are not JSON, but Python writes and reads them.
     allows_nan: bool,
+    /// What the lines that were checked last are like.
+    shapes: Shapes,
+    /// The members, as indices of `objects`, whose values are a part of what a line is like.
+    constant: [Option<usize>; 2],
 }
 
 /// The deciding names of one object.
@@ -81,8 +88,8 @@ impl Places {
     }
 
     fn begin(&mut self, objects: usize, is_batch: bool) {
-        self.places.clear();
         self.places.resize(objects, (0, 0));
+        self.places.fill((0, 0));
         self.is_batch = is_batch;
     }
 }
@@ -185,7 +192,12 @@ impl Agreement {
     /// If a path is longer than fourteen names.
     #[must_use]
     pub fn new<'a>(paths: impl IntoIterator<Item = &'a [&'a str]>) -> Self {
-        let mut agreement = Self { objects: vec![Object::default()], allows_nan: false };
+        let mut agreement = Self {
+            objects: vec![Object::default()],
+            allows_nan: false,
+            shapes: Shapes::default(),
+            constant: [None; 2],
+        };
         for path in paths {
             assert!(path.len() < DECIDING_DEPTH - 1, "no member of a message is so deep");
             let mut object = 0;
@@ -206,13 +218,14 @@ impl Agreement {
                 };
             }
         }
+        agreement.constant = ["jsonrpc", "method"].map(|name| agreement.member(&[name]).map(|Member(object)| object));
         agreement
     }
 
     /// Also accepts NaN and the infinities as numbers.
     #[must_use]
     pub fn with_nan(self) -> Self {
-        Self { allows_nan: true, ..self }
+        Self { allows_nan: true, shapes: Shapes::default(), ..self }
     }
 
     /// The member that a path leads to. `None` if no path with which this was made leads there.
@@ -227,7 +240,7 @@ impl Agreement {
 
     /// Checks a line, given without its ending: one message, or a list of them.
     pub fn check(&self, line: &[u8]) -> Result<Agreed, Disagreement> {
-        self.check_and_note(line, &mut Places::default())
+        self.check_fully(line, is_utf8(line)?, &mut Places::default(), &mut Values::new())
     }
 
     /// Reads a line that was checked as one message, by the places that the check has noted. The same as [`read`], which has to read
@@ -244,22 +257,56 @@ impl Agreement {
         Some(Envelope::of(line, whole, top))
     }
 
-    /// Like [`Agreement::check`], and notes where the deciding members are.
-    pub fn check_and_note(&self, line: &[u8], places: &mut Places) -> Result<Agreed, Disagreement> {
-        let is_ascii = line.is_ascii();
-        let has_separators = !is_ascii && {
-            std::str::from_utf8(line).map_err(|_| Disagreement::NotJson("it is not UTF-8"))?;
-            has_separators(line)
-        };
-        let strings = StringEnds::of(line);
-        let stack = Stack::default();
-        let mut check = Check { agreement: self, line, is_ascii, strings, stack, places, has_return: false };
-        check.document().map_err(|disagreement| *disagreement)?;
-        if has_separators || check.has_return {
-            return Ok(Agreed::Rewritten(without_line_ends(line)));
+    /// Like [`Agreement::check`], and notes where the deciding members are. What the line is like is remembered, so that the next one that
+    /// is like it is checked in less time.
+    pub fn check_and_note(&mut self, line: &[u8], places: &mut Places) -> Result<Agreed, Disagreement> {
+        let text = is_utf8(line)?;
+        places.begin(self.objects.len(), false);
+        if self.shapes.know(line, &mut StringEnds::of(line), &mut places.places) {
+            return Ok(agreed(line, text.has_separators));
         }
-        Ok(Agreed::AsItCame)
+        let mut values = Values::new();
+        let agreed = self.check_fully(line, text, places, &mut values)?;
+        if agreed == Agreed::AsItCame && !places.is_batch {
+            self.shapes.learn(line, &values, &places.places);
+        }
+        Ok(agreed)
     }
+
+    fn check_fully(
+        &self,
+        line: &[u8],
+        text: Utf8,
+        places: &mut Places,
+        values: &mut Values,
+    ) -> Result<Agreed, Disagreement> {
+        let (strings, stack) = (StringEnds::of(line), Stack::default());
+        let is_ascii = text.is_ascii;
+        let mut check = Check { agreement: self, line, is_ascii, strings, stack, places, values, has_return: false };
+        check.document().map_err(|disagreement| *disagreement)?;
+        let has_return = check.has_return;
+        Ok(agreed(line, text.has_separators || has_return))
+    }
+}
+
+/// What is known of a line that is UTF-8.
+#[derive(Clone, Copy)]
+struct Utf8 {
+    is_ascii: bool,
+    has_separators: bool,
+}
+
+fn is_utf8(line: &[u8]) -> Result<Utf8, Disagreement> {
+    let is_ascii = is_ascii(line);
+    let has_separators = !is_ascii && {
+        std::str::from_utf8(line).map_err(|_| Disagreement::NotJson("it is not UTF-8"))?;
+        has_separators(line)
+    };
+    Ok(Utf8 { is_ascii, has_separators })
+}
+
+fn agreed(line: &[u8], has_line_ends: bool) -> Agreed {
+    if has_line_ends { Agreed::Rewritten(without_line_ends(line)) } else { Agreed::AsItCame }
 }
 
 fn has_separators(line: &[u8]) -> bool {
@@ -301,6 +348,7 @@ struct Check<'a> {
     strings: StringEnds<'a>,
     stack: Stack,
     places: &'a mut Places,
+    values: &'a mut Values,
     has_return: bool,
 }
 
@@ -378,7 +426,14 @@ impl Check<'_> {
                 self.places.places[object].0 = at;
             }
             match self.line.get(at) {
-                Some(b'"') => at = self.string(at)?.end,
+                Some(b'"') => {
+                    let end = self.string(at)?.end;
+                    // Lines with another method are seldom alike.
+                    if !object.is_some_and(|object| self.agreement.constant.contains(&Some(object))) {
+                        self.values.add(at + 1, end, true);
+                    }
+                    at = end;
+                }
                 Some(opening @ (b'{' | b'[')) => {
                     let is_object = *opening == b'{';
                     self.stack.push(is_object, object)?;
@@ -481,9 +536,10 @@ impl Check<'_> {
 
     /// Reads a number, or a word. Returns its length.
     #[inline]
-    fn bare_length(&self, at: usize) -> Checked<usize> {
+    fn bare_length(&mut self, at: usize) -> Checked<usize> {
         let rest = &self.line[at..];
         if let Some(length) = number_length(rest) {
+            self.values.add(at, at + length, false);
             return Ok(length);
         }
         let words: &[&[u8]] = match self.agreement.allows_nan {
@@ -552,28 +608,6 @@ fn decides_slowly(
         })),
         None => Ok(None),
     }
-}
-
-/// The length of the number at the start of `text`.
-#[inline]
-fn number_length(text: &[u8]) -> Option<usize> {
-    let digits = |from: usize| text[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let mut at = usize::from(text.first() == Some(&b'-'));
-    at += match (text.get(at)?, digits(at)) {
-        (_, 0) => return None,
-        (b'0', _) => 1,
-        (_, count) => count,
-    };
-    if text.get(at) == Some(&b'.') {
-        let count = digits(at + 1);
-        at += (count > 0).then_some(1 + count)?;
-    }
-    if let Some(b'e' | b'E') = text.get(at) {
-        let sign = usize::from(matches!(text.get(at + 1), Some(b'+' | b'-')));
-        let count = digits(at + 1 + sign);
-        at += (count > 0).then_some(1 + sign + count)?;
-    }
-    Some(at)
 }
 
 #[cfg(test)]

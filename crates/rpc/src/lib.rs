@@ -14,6 +14,7 @@ mod members;
 mod quick_read;
 mod reply;
 mod scan;
+mod shapes;
 mod text;
 
 pub use agreement::{Agreed, Agreement, Disagreement, Member, Places, Refusal};

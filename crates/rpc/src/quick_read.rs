@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use crate::id::Id;
+use crate::scan::{ONES, zero_bytes};
 
 /// A message in a usual layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub enum QuickEnvelope<'a> {
 const MAX_ID_LENGTH: usize = 256;
 /// A number with more digits may be too large for an integer.
 const MAX_DIGITS: usize = 18;
+/// What is longer is read a byte at a time.
+const LONGEST_METHOD: usize = 64;
 
 /// Classifies a line, given without its ending, by its layout alone. Returns `None` for any other layout; the caller then has to
 /// [`read`](crate::read) the line. The answer equals that of `read` if the line is valid JSON and has only the members that SDKs
@@ -111,13 +114,38 @@ fn call(rest: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     }
 }
 
-/// Reads a method: an ASCII string without escapes, followed by a comma or by the end. Returns it, and what follows.
+/// Reads a method: an ASCII string without escapes and control characters, followed by a comma or by the end. Returns it, and what follows.
+#[inline]
 fn method(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = rest.strip_prefix(b"\"")?;
-    let end = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0x80..))?;
+    let end = method_length(rest)?;
     let (method, rest) = rest.split_at(end);
     let rest = rest.strip_prefix(b"\"")?;
     matches!(rest.first(), None | Some(b',')).then_some((method, rest))
+}
+
+/// Where the first byte is that cannot be a part of a method as it is.
+#[inline]
+fn method_length(rest: &[u8]) -> Option<usize> {
+    let (words, _) = rest.as_chunks::<8>();
+    for (index, word) in words.iter().take(LONGEST_METHOD / 8).enumerate() {
+        let ends = ends_method(u64::from_le_bytes(*word));
+        if ends != 0 {
+            return Some(index * 8 + ends.trailing_zeros() as usize / 8);
+        }
+    }
+    let from = words.len().min(LONGEST_METHOD / 8) * 8;
+    let end = rest[from..].iter().position(|byte| matches!(byte, b'"' | b'\\' | ..0x20 | 0x80..))?;
+    Some(from + end)
+}
+
+/// Of the bytes that are a quote, a backslash, a control character or not ASCII, marks the first one by its top bit. Marks behind it may be
+/// wrong.
+#[inline]
+fn ends_method(word: u64) -> u64 {
+    let equals = |byte: u8| zero_bytes(word ^ (ONES * u64::from(byte)));
+    let controls = word.wrapping_sub(ONES * 0x20) & !word;
+    equals(b'"') | equals(b'\\') | (controls | word) & (ONES << 7)
 }
 
 fn id_at_the_head(rest: &[u8]) -> Option<(Id, &[u8])> {
@@ -287,6 +315,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_method_ends_where_it_does_a_byte_at_a_time() {
+        for before in 0..80 {
+            for end in 0..=u8::MAX {
+                let text = [&b"m/".repeat(40)[..before], &[end], b"\"\x01\xff/abcdef"].concat();
+                let expected = text.iter().position(|byte| matches!(byte, b'"' | b'\\' | ..0x20 | 0x80..));
+                assert_eq!(method_length(&text), expected, "{}", text.escape_ascii());
+            }
+        }
+        assert_eq!(method_length(&b"m".repeat(100)), None);
     }
 
     #[test]

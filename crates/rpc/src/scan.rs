@@ -41,6 +41,52 @@ pub(crate) fn is_bare(byte: u8) -> bool {
     !matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',' | b':' | b'"' | b'{' | b'}' | b'[' | b']')
 }
 
+/// The length of the number at the start of `text`.
+#[inline]
+pub(crate) fn number_length(text: &[u8]) -> Option<usize> {
+    let digits = |from: usize| digits(&text[from..]);
+    let mut at = usize::from(text.first() == Some(&b'-'));
+    at += match (text.get(at)?, digits(at)) {
+        (_, 0) => return None,
+        (b'0', _) => 1,
+        (_, count) => count,
+    };
+    if text.get(at) == Some(&b'.') {
+        let count = digits(at + 1);
+        at += (count > 0).then_some(1 + count)?;
+    }
+    if let Some(b'e' | b'E') = text.get(at) {
+        let sign = usize::from(matches!(text.get(at + 1), Some(b'+' | b'-')));
+        let count = digits(at + 1 + sign);
+        at += (count > 0).then_some(1 + sign + count)?;
+    }
+    Some(at)
+}
+
+/// How many digits `text` begins with. Ids between us and a child have sixteen.
+#[inline]
+fn digits(text: &[u8]) -> usize {
+    let (words, _) = text.as_chunks::<8>();
+    let mut count = 0;
+    for word in words {
+        let other = other_than_digits(u64::from_le_bytes(*word));
+        if other != 0 {
+            return count + other.trailing_zeros() as usize / 8;
+        }
+        count += 8;
+    }
+    count + text[count..].iter().take_while(|byte| byte.is_ascii_digit()).count()
+}
+
+/// Marks the bytes that are no digits by their top bit. All marks are right.
+#[inline]
+fn other_than_digits(word: u64) -> u64 {
+    const TOP: u64 = ONES << 7;
+    // A digit becomes 0 to 9; with 0x76 more, what is above that, and no other byte, has the top bit.
+    let value = word ^ (ONES * u64::from(b'0'));
+    (((value & !TOP) + ONES * 0x76) | value) & TOP
+}
+
 /// Skips a string, from after its opening quote.
 #[derive(Debug, Default)]
 pub(crate) struct Text {
@@ -115,18 +161,18 @@ pub(crate) struct StringEnds<'a> {
 
 impl<'a> StringEnds<'a> {
     pub(crate) fn of(text: &'a [u8]) -> Self {
-        let mut ends = Self { text, block: 0, ends: 0 };
-        ends.look_at(0);
-        ends
+        // No block begins there.
+        Self { text, block: usize::MAX, ends: 0 }
     }
 
     #[inline(never)]
     fn look_at(&mut self, start: usize) {
         let rest = self.text.get(start..).unwrap_or_default();
         self.block = start;
-        self.ends = match rest.first_chunk::<BLOCK>() {
-            Some(block) => Masks::of(block).ends_text(),
-            None => Masks::of(&padded(rest)).ends_text(),
+        self.ends = match (rest.first_chunk(), self.text.last_chunk()) {
+            (Some(block), _) => Masks::of(block).ends_text(),
+            (None, Some(last)) => Masks::of(last).ends_text() >> (BLOCK - rest.len()),
+            (None, None) => Masks::of(&padded(rest)).ends_text(),
         };
     }
 
@@ -219,11 +265,11 @@ fn check_escapes(text: &[u8], at: usize, block: &[u8; BLOCK], letters: u64) -> R
     Ok(())
 }
 
-const ONES: u64 = 0x0101_0101_0101_0101;
+pub(crate) const ONES: u64 = 0x0101_0101_0101_0101;
 
 /// Marks zero bytes by their top bit. The first mark is right; the marks after it may be wrong.
 #[inline]
-fn zero_bytes(word: u64) -> u64 {
+pub(crate) fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word & (ONES << 7)
 }
 
@@ -415,6 +461,19 @@ mod tests {
             }
         }
         assert!(ended > 100, "{ended}");
+    }
+
+    #[test]
+    fn digits_are_counted_up_to_any_other_byte() {
+        for before in 0..20 {
+            for other in 0..=u8::MAX {
+                for after in ["", "0", "12345678"] {
+                    let text = [&b"0123456789".repeat(2)[..before], &[other], after.as_bytes()].concat();
+                    let expected = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+                    assert_eq!(digits(&text), expected, "{}", text.escape_ascii());
+                }
+            }
+        }
     }
 
     #[test]

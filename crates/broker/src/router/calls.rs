@@ -199,6 +199,12 @@ impl Calls {
         self.by_id.remove(&id)
     }
 
+    /// The same for a call of which this is true, found once. None of those that need no work.
+    pub(super) fn remove_if(&mut self, id: i64, is_it: impl FnOnce(&Call) -> bool) -> Option<Call> {
+        let Entry::Occupied(place) = self.by_id.entry(id) else { return None };
+        (!place.get().note.is_light() && is_it(place.get())).then(|| place.remove())
+    }
+
     /// The call is abandoned, and the child was told so at this moment, if at all. Whichever has been given up for longest is
     /// forgotten if there are too many.
     pub(super) fn give_up(&mut self, id: i64, told: Option<Moment>) -> Option<(i64, Call)> {

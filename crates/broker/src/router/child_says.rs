@@ -58,15 +58,18 @@ impl Router {
     fn child_says_the_usual(&mut self, line: Checked<'_>, now: Moment) -> Option<(SessionId, Edits)> {
         let id = line.id_of_result()?;
         let ours = number(&line.text[id.clone()])?;
-        let call = self.calls.get(ours)?;
-        let is_plain = match call.note {
-            Note::Nothing => !line.names_task(),
-            Note::MayAskBack => !line.may_ask_back() && !line.names_task(),
-            _ => false,
-        };
-        let session_id =
-            call.waited_for_by().filter(|_| is_plain && call.batch.is_none() && self.claim.by().is_none())?;
-        let call = self.calls.remove(ours)?;
+        if self.claim.by().is_some() {
+            return None;
+        }
+        let call = self.calls.remove_if(ours, |call| {
+            let is_plain = match call.note {
+                Note::Nothing => !line.names_task(),
+                Note::MayAskBack => !line.may_ask_back() && !line.names_task(),
+                _ => false,
+            };
+            is_plain && call.batch.is_none() && call.waited_for_by().is_some()
+        })?;
+        let session_id = call.waited_for_by()?;
         self.calls.count_answer(&call, false, now);
         self.sessions.landed(session_id);
         self.has_answered = true;

@@ -120,7 +120,14 @@ impl<'a> Checked<'a> {
             ref digits => digits.iter().all(u8::is_ascii_digit),
         };
         let [b'"', ref inside @ .., b'"'] = self.text[method] else { return None };
-        let method = std::str::from_utf8(inside).ok().filter(|_| is_plain_id && !inside.contains(&b'\\'))?;
+        let method = match inside {
+            // Nearly all calls. It need not be looked at a byte at a time.
+            b"tools/call" => "tools/call",
+            _ => std::str::from_utf8(inside).ok().filter(|_| !inside.contains(&b'\\'))?,
+        };
+        if !is_plain_id {
+            return None;
+        }
         let line = Some(self);
         Some(Ask { text: self.text, id, method, params: self.place(params), batch: None, line })
     }
@@ -217,7 +224,7 @@ impl Router {
     }
 
     /// A line that was written anew: what decides is at other places.
-    fn checked_anew<'a>(&self, text: &'a [u8], places: &'a mut Places) -> Checked<'a> {
+    fn checked_anew<'a>(&mut self, text: &'a [u8], places: &'a mut Places) -> Checked<'a> {
         let agreed = self.gate.child.check_and_note(text, places);
         debug_assert_eq!(agreed, Ok(Agreed::AsItCame), "what was written anew is agreed on");
         Checked { text, places, members: self.gate.members }

@@ -46,7 +46,7 @@ pub fn run() -> Result<u8, Error> {
     let control = own_stdin().map_err(system("take over the broker's socket"))?;
     let setup = StewardSetup::receive(&control).map_err(system("hear the broker"))?;
     let id = PenId::new();
-    set_title(format_args!("{NAME} {id}"));
+    set_title(&format!("{NAME} {id}"));
     let command = setup.command.iter().map(|word| word.0.clone()).collect();
     let StewardSetup { key, any_dir, because, beside, settings, .. } = setup;
     let shared = Shared { key, any_dir, because, leases: Vec::new() };

@@ -193,3 +193,108 @@ fn a_name_is_told_by_its_outline_as_it_is_letter_by_letter() {
     }
     assert!(decided > 1_000 && refused > 1_000, "{decided} {refused}");
 }
+
+#[test]
+fn a_line_that_is_like_another_is_known_by_its_shape() {
+    let call = |id: &str, name: &str, text: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}","x":{{"text":"{text}"}}}}}}"#
+        )
+    };
+    let mut agreement = agreement();
+    let id = agreement.member(&["id"]).expect("a path of it");
+    let mut places = Places::default();
+    let mut checked = |line: &str, expected| {
+        assert_eq!(agreement.check_and_note(line.as_bytes(), &mut places), Ok(Agreed::AsItCame), "{line}");
+        assert_eq!(agreement.shapes.was_known(), expected, "{line}");
+        places.of(id).map(|place| line[place].to_owned())
+    };
+    checked(&call("1", "echo", "one"), false);
+    for (id, text) in [("2", ""), ("9007199254740993", r#"a \"longer\" \u00e4 text"#), ("-1.5e3", &"é".repeat(300))]
+    {
+        assert_eq!(checked(&call(id, "another", text), true).as_deref(), Some(id));
+    }
+    // An id of another kind, another member, and another method.
+    assert_eq!(checked(&call("\"a\"", "echo", "x"), false).as_deref(), Some("\"a\""));
+    checked(&call("1", "echo", "x").replace("text", "texts"), false);
+    checked(&call("1", "echo", "x").replace("tools/call", "prompts/get"), false);
+    // Four are known at a time.
+    checked(&call("3", "echo", "x"), true);
+    checked(&call("\"b\"", "echo", "x"), true);
+}
+
+/// What a shape leaves out is checked all the same: whatever differs from a line that is known is judged as if none were.
+#[test]
+fn a_shape_lets_nothing_pass_that_a_check_would_not() {
+    let lines = [
+        r#"{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"a","_meta":{"progressToken":5},"n":[1.5,"x"]}}"#,
+        r#"{"jsonrpc":"2.0","id":"abc","result":{"content":[{"type":"text","text":"abc"}],"id":1,"isError":false}}"#,
+        r#"{ "id" : 1 , "error" : { "code" : -32600 , "message" : "\u00e4 é" } , "jsonrpc" : "2.0" }"#,
+        r#"{"method":"notifications/cancelled","params":{"requestId":3,"größe":"x"},"jsonrpc":"2.0"}"#,
+    ];
+    let pieces: [&[u8]; 30] = [
+        b"\"",
+        b"\\",
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b":",
+        b",",
+        b"0",
+        b"1",
+        b"9",
+        b"-",
+        b".",
+        b"e5",
+        b" ",
+        b"\r",
+        b"\t",
+        b"\x00",
+        b"\x7f",
+        b"\xff",
+        b"\\n",
+        b"\\u00e4",
+        b"\\u00",
+        "\u{2028}".as_bytes(),
+        "é".as_bytes(),
+        b"id",
+        b"\"id\":1,",
+        b"null",
+        b"NaN",
+        b"x",
+    ];
+    let paths: [&[&str]; 6] = [
+        &["jsonrpc"],
+        &["id"],
+        &["method"],
+        &["params", "requestId"],
+        &["params", "_meta", "progressToken"],
+        &["error", "code"],
+    ];
+    let mut random = nostray_sys::random::Random::new(5);
+    let (mut knows, mut known, mut refused) = (agreement(), 0, 0);
+    for round in 0..60_000 {
+        let mut line = lines[random.index(lines.len())].as_bytes().to_vec();
+        for _ in 0..random.index(3) {
+            let from = random.index(line.len());
+            let to = (from + random.index(3)).min(line.len());
+            let piece = if round % 2 == 0 { &b"1234567890"[..random.index(4)] } else { random.pick(&pieces) };
+            line.splice(from..to, piece.iter().copied());
+        }
+        let (mut seen, mut places) = (Places::default(), Places::default());
+        let verdict = knows.check_and_note(&line, &mut seen);
+        let expected = agreement().check_and_note(&line, &mut places);
+        assert_eq!(verdict, expected, "{}", line.escape_ascii());
+        if verdict.is_ok() {
+            for path in paths {
+                let member = knows.member(path).expect("a path of it");
+                assert_eq!(seen.of(member), places.of(member), "{path:?} {}", line.escape_ascii());
+            }
+            known += usize::from(knows.shapes.was_known());
+        } else {
+            refused += 1;
+        }
+    }
+    assert!(known > 5_000 && refused > 5_000, "{known} {refused}");
+}

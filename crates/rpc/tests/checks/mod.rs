@@ -210,11 +210,14 @@ fn a_check_notes_what_read_and_find_see(line: &[u8]) {
         &["params", "uri"],
         &["result", "_meta"],
     ];
-    let agreement = Agreement::new(PATHS).with_nan();
+    let mut agreement = Agreement::new(PATHS).with_nan();
     let mut places = Places::default();
-    if agreement.check_and_note(line, &mut places) != Ok(Agreed::AsItCame) {
+    let checked = agreement.check_and_note(line, &mut places);
+    assert_eq!(agreement.check(line), checked);
+    if checked != Ok(Agreed::AsItCame) {
         return;
     }
+    lines_like_it_are_checked_alike(&mut agreement.clone(), line, &PATHS);
     match (agreement.envelope(line, &places), read(line)) {
         (Some(Ok(seen)), Ok(Message::One(envelope))) => assert_eq!(seen, envelope),
         (Some(Err(seen)), Err(why)) => assert_eq!(seen, why),
@@ -226,6 +229,34 @@ fn a_check_notes_what_read_and_find_see(line: &[u8]) {
         assert_eq!(places.of(member), find(line, path), "{path:?}");
     }
     assert_eq!(agreement.member(&["params", "name"]), None);
+}
+
+/// An agreement that knows a line finds in lines that differ little from it what one finds that knows none.
+fn lines_like_it_are_checked_alike(knows: &mut Agreement, line: &[u8], paths: &[&[&str]]) {
+    const BYTES: &[u8] = b"\"\\{}[]:,0123456789.eE+-dinul \r\t\x00\x1f\x7f\x80\xc2\x85\xe2";
+    let knows_none = Agreement::new(paths.iter().copied()).with_nan();
+    let mut random =
+        Random::new(line.iter().fold(line.len() as u64, |seed, byte| seed * 31 % 0xffff_fffb + u64::from(*byte)));
+    for _ in 0..12 {
+        let mut like = line.to_vec();
+        for _ in 0..1 + random.index(2) {
+            let at = random.index(like.len());
+            match random.index(4) {
+                0 => like.insert(at, random.pick(BYTES)),
+                1 if like.len() > 1 => drop(like.remove(at)),
+                2 => like.splice(at..at, *b"\\u00e4").for_each(drop),
+                _ => like[at] = random.pick(BYTES),
+            }
+        }
+        let (mut seen, mut places) = (Places::default(), Places::default());
+        let (verdict, expected) =
+            (knows.check_and_note(&like, &mut seen), knows_none.clone().check_and_note(&like, &mut places));
+        assert_eq!(verdict, expected, "{}", like.escape_ascii());
+        for path in paths.iter().filter(|_| verdict.is_ok()) {
+            let member = knows.member(path).expect("a path that it was made with");
+            assert_eq!(seen.of(member), places.of(member), "{path:?} {}", like.escape_ascii());
+        }
+    }
 }
 
 /// A line is read as serde_json reads it where that accepts it, as `LongLineReader` sees it, and with another id it is the same
