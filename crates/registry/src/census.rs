@@ -77,7 +77,7 @@ impl Pen {
     /// Whether it is still on record with a live owner.
     #[must_use]
     pub fn is_there(&self) -> bool {
-        sweep::is_on_record(&self.place, &self.id) && owner_is_alive(&self.place, &self.id)
+        record::is_on_record(&self.place, &self.id) && owner_is_alive(&self.place, &self.id)
     }
 
     /// Whether all its keepers are stopped: it acts on nothing until they are continued.

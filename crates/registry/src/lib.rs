@@ -47,9 +47,9 @@ pub use nostray_sys::secrets::{describe, masked, masked_text};
 pub use output::{Output, Printed};
 pub use place::Place;
 pub use policy::{Outcome, Policy, Swept};
-pub use record::{Labels, LastExit, Lease, Process, Record, Shared, State, Unreadable};
+pub use record::{Labels, LastExit, Lease, Process, Record, Shared, State, Unreadable, is_on_record};
 pub use survivors::{Evidence, Found};
-pub use sweep::{forget, is_on_record, sweep, sweep_pen};
+pub use sweep::{forget, sweep, sweep_pen};
 pub use traffic::{BOUNDS, Method, MethodSeen, Traffic, TrafficReader, TrafficSeen};
 pub use used_by::{Hosts, UsedBy};
 #[cfg(windows)]

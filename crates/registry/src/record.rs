@@ -339,6 +339,12 @@ pub(crate) fn path(place: &Place, id: &str) -> std::path::PathBuf {
     place.file(&format!("{id}.json"))
 }
 
+/// Whether something may be left of a pen: it is on record until its tree is empty.
+#[must_use]
+pub fn is_on_record(place: &Place, id: &str) -> bool {
+    path(place, id).exists()
+}
+
 /// Where its lock is. Not the record itself: that is replaced by another file whenever it changes.
 pub(crate) fn lock_path(place: &Place, id: &str) -> std::path::PathBuf {
     place.file(&format!("{id}.lock"))

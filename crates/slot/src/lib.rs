@@ -10,6 +10,7 @@ mod decide;
 mod error;
 mod held_slot;
 mod history;
+mod lock_file;
 mod look;
 mod name;
 mod queue;

@@ -6,7 +6,7 @@ use nostray_pen::Ask;
 use nostray_registry::{Holder, Place, Record};
 
 use crate::history::{History, HolderEntry, Moment};
-use crate::lock::Lock;
+use crate::lock_file::LockFile;
 use crate::queue::{self, Kind, Waiter};
 use crate::{Error, Name, all};
 
@@ -56,7 +56,7 @@ pub fn slot(name: &Name) -> Result<Option<Slot>, Error> {
     let place = crate::place_of(name)?;
     let history = History::read(&place);
     let (places, history) = (history.places(), history.entries);
-    let is_taken = Lock::is_taken(&place);
+    let is_taken = LockFile::is_taken(&place);
     let last = history.last().filter(|entry| entry.ended.is_none()).map(|entry| entry.id.as_str());
     let holders = if is_taken { Holder::all_of(name.as_str(), &places) } else { Vec::new() };
     let said = holders.iter().find(|holder| Some(holder.record.id.as_str()) == last);

@@ -5,6 +5,8 @@
 //! Elsewhere only the latter is there, so that what needs no process (`nostray-rpc`) can be built.
 
 pub mod escalation;
+#[cfg(any(target_os = "linux", windows))]
+pub mod identity;
 pub mod masks;
 pub mod random;
 #[cfg(any(target_os = "linux", windows))]

@@ -8,6 +8,18 @@ const CASE: u8 = 0x20;
 /// The first byte that is no control character.
 const FIRST_PRINTED: u8 = 0x20;
 
+/// Whether all bytes are ASCII. Made for short texts, which the standard library's looks at in smaller steps; it reads a long one to its end.
+#[inline]
+#[must_use]
+pub fn is_ascii(text: &[u8]) -> bool {
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let (words, _) = text.as_chunks::<8>();
+    let Some(last) = text.last_chunk::<8>() else { return text.is_ascii() };
+    // The last word may overlap the one before it.
+    let all = words.iter().fold(u64::from_le_bytes(*last), |all, word| all | u64::from_le_bytes(*word));
+    all & HIGH == 0
+}
+
 /// A block that is compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Masks(vectors::Block);
@@ -168,6 +180,19 @@ mod vectors {
 mod tests {
     use super::*;
     use crate::random::Random;
+
+    #[test]
+    fn one_byte_that_is_not_ascii_is_seen_wherever_it_is() {
+        for length in 0..140 {
+            let mut text = vec![b'x'; length];
+            assert!(is_ascii(&text));
+            for at in 0..length {
+                text[at] = 0x80;
+                assert!(!is_ascii(&text), "{at} of {length}");
+                text[at] = 0x7f;
+            }
+        }
+    }
 
     #[test]
     fn every_byte_has_its_bit_and_no_other() {

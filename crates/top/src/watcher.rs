@@ -35,7 +35,7 @@ impl Watcher {
             Side::Child => {
                 drop(to);
                 set_name(NAME);
-                set_title(format_args!("{NAME}"));
+                set_title(NAME);
                 // Neither a signal to the job nor the end of the terminal's session ends it before `top` ends.
                 setsid().ok();
                 SignalSet::full().set_as_mask().ok();

@@ -99,7 +99,7 @@ pub(crate) fn ensure_end(place: &Place, asked: &Record, ask: Ask, since: Instant
     // The lock of a pen whose keepers have all ended can still be held: for a moment by a prober, and by a sweep until that is done.
     let until = Instant::now() + if handles.is_empty() || is_now { LOCK_TIMEOUT } else { Duration::ZERO };
     loop {
-        if !sweep::is_on_record(place, id) || !owner_is_alive(place, id) {
+        if !record::is_on_record(place, id) || !owner_is_alive(place, id) {
             return true;
         }
         if Instant::now() >= until {

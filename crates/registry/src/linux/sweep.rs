@@ -29,7 +29,7 @@ pub(crate) fn beside_a_start() -> Option<Pid> {
     remove_groups_without_record(ids.iter().flatten());
     let has_dead_owner = places.iter().zip(&ids).any(|(place, ids)| {
         // A pen that has ended since the list was made has no lock, and nothing to be swept either.
-        let is_dead = |id: &str| !matches!(take_over(place, id), Owner::Alive) && is_on_record(place, id);
+        let is_dead = |id: &str| !matches!(take_over(place, id), Owner::Alive) && record::is_on_record(place, id);
         ids.iter().any(|id| is_dead(id) && !belongs_to_live_series(place, id) && !candidates_all_live(place, id))
     });
     if has_dead_owner { sweep_apart().ok() } else { None }
@@ -84,12 +84,6 @@ pub fn sweep(policy: &Policy) -> Vec<Swept> {
         remove_groups_without_record(left.iter());
     }
     swept
-}
-
-/// Whether something may be left of a pen: it is on record until its tree is empty.
-#[must_use]
-pub fn is_on_record(place: &Place, id: &str) -> bool {
-    record::path(place, id).exists()
 }
 
 /// Sweeps what is left of one pen, if all its keepers are dead.

@@ -46,7 +46,7 @@ pub(crate) fn ensure_end(place: &Place, asked: &Record, ask: Ask, since: Instant
     if keepers.iter().copied().any(Identity::is_alive) {
         return false;
     }
-    if sweep::is_on_record(place, &asked.id) && !owner_is_alive(place, &asked.id) {
+    if record::is_on_record(place, &asked.id) && !owner_is_alive(place, &asked.id) {
         sweep::sweep_pen(place, &asked.id);
     }
     true

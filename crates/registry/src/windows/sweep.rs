@@ -37,12 +37,6 @@ pub fn sweep(policy: &Policy) -> Vec<Swept> {
     sweep_those(policy, &Place::all(), |_, _| true)
 }
 
-/// Whether something may be left of a pen: it is on record until its tree is empty.
-#[must_use]
-pub fn is_on_record(place: &Place, id: &str) -> bool {
-    record::path(place, id).exists()
-}
-
 /// Sweeps what is left of one pen, if its front is dead.
 pub fn sweep_pen(place: &Place, id: &str) {
     sweep_those(&Policy::thorough(), std::slice::from_ref(place), |_, other| other == id);

@@ -1,18 +1,19 @@
 //! The lock that decides. It is held through one open file that front, spare and guard inherit from each other, so the kernel
 //! frees it when the last of them ends, and that is after the tree is empty. What is written in any file means nothing beside it.
 
-use std::fs::{File, TryLockError};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use nostray_registry::{Place, files};
+use nostray_registry::Place;
 use nostray_sys::fifo;
 use nostray_sys::identity::Identity;
 use nostray_sys::poll::{self, AsFd, BorrowedFd, Until};
 use nostray_sys::proc::lock_holders;
 
 use crate::Error;
+use crate::lock_file::LockFile;
 
 /// The variable by which a user can name a directory in which locks work.
 pub(crate) const VARIABLE: &str = "XDG_STATE_HOME";
@@ -20,16 +21,15 @@ pub(crate) const VARIABLE: &str = "XDG_STATE_HOME";
 /// The lock of a slot, from outside.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    path: PathBuf,
     sign: PathBuf,
-    file: File,
+    file: Arc<LockFile>,
 }
 
 /// A slot that is held, for as long as any process lives that has this open, or until one of them has the proof that the tree is
 /// empty.
 #[derive(Debug)]
 pub(crate) struct Held {
-    lock: File,
+    lock: Arc<LockFile>,
     /// A FIFO that hangs up when the holder ends: flock cannot be polled, so waiters poll this instead.
     _sign: OwnedFd,
 }
@@ -54,16 +54,16 @@ impl AsFd for Watch {
 impl Held {
     /// Releases it for every process that has it open: one of them may be stopped and never end.
     pub(crate) fn release(&self) {
-        self.lock.unlock().ok();
+        self.lock.release();
     }
 }
 
 impl Lock {
     pub(crate) fn open(place: &Place) -> Result<Self, Error> {
-        let (path, sign) = (place.path().join("lock"), place.path().join("alive"));
-        let file = files::to_lock_or_make(&path).map_err(Error::io(&path))?;
+        let sign = place.path().join("alive");
+        let file = LockFile::open(place).map(Arc::new)?;
         fifo::make(&sign).map_err(Error::io(&sign))?;
-        Ok(Self { path, sign, file })
+        Ok(Self { sign, file })
     }
 
     /// Hangs up when the current holder has ended. To be opened before the lock is tried.
@@ -73,46 +73,17 @@ impl Lock {
 
     /// Takes it, if it is free.
     pub(crate) fn try_take(&self) -> Result<Option<Held>, Error> {
-        match self.file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(None),
-            Err(TryLockError::Error(error)) => return Err(self.broken(&error.to_string())),
+        if !self.file.try_take()? {
+            return Ok(None);
         }
-        let held = self.check().and_then(|()| {
-            let sign = fifo::hold(&self.sign).map_err(Error::io(&self.sign))?;
-            let lock = self.file.try_clone().map_err(Error::io(&self.path))?;
-            Ok(Held { lock, _sign: sign })
-        });
-        if held.is_err() {
-            self.file.unlock().ok();
-        }
-        held.map(Some)
-    }
-
-    /// Some file systems give one lock to several processes. Such a lock is refused.
-    fn check(&self) -> Result<(), Error> {
-        let other = files::to_lock_or_make(&self.path).map_err(Error::io(&self.path))?;
-        match other.try_lock() {
-            Err(TryLockError::WouldBlock) => Ok(()),
-            Ok(()) => Err(self.broken("two had it at once")),
-            Err(TryLockError::Error(error)) => Err(self.broken(&error.to_string())),
-        }
-    }
-
-    /// Whether it is held, for a reader. (A reader holds a shared lock for a moment, together with other readers.)
-    pub(crate) fn is_taken(place: &Place) -> bool {
-        let path = place.path().join("lock");
-        files::to_read(&path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+        let sign = fifo::hold(&self.sign).map_err(Error::io(&self.sign)).inspect_err(|_| self.file.release())?;
+        Ok(Some(Held { lock: Arc::clone(&self.file), _sign: sign }))
     }
 
     /// Stopped processes that hold it, on record or not: the kernel lists the holders of a lock.
     pub(crate) fn frozen_holders(&self) -> Vec<Identity> {
         let own = nostray_sys::process::getpid();
-        let frozen = lock_holders(&self.path).into_iter().filter(|stat| stat.is_stopped() && stat.pid != own);
+        let frozen = lock_holders(self.file.path()).into_iter().filter(|stat| stat.is_stopped() && stat.pid != own);
         frozen.map(|stat| Identity::from(&stat)).collect()
-    }
-
-    fn broken(&self, why: &str) -> Error {
-        Error::NoLocks { path: self.path.clone(), why: why.to_owned() }
     }
 }

@@ -4,6 +4,7 @@ use nostray_rpc::{
     Envelope, Id, Kind, LineSummary, Message, NotAMessage, Outcome, QuickEnvelope, error, find, quick_read, read,
     with_id,
 };
+use nostray_sys::masks::is_ascii;
 
 use super::host::{id_at, text_at};
 use super::{Effect, INPUT_ROUND_TIMEOUT, INTERNAL, Protocol, Session, Verdict};
@@ -46,7 +47,7 @@ impl Session {
             return false;
         }
         match quick_read(text) {
-            Some(QuickEnvelope::Result { id }) if text.is_ascii() || std::str::from_utf8(text).is_ok() => {
+            Some(QuickEnvelope::Result { id }) if is_ascii(text) || std::str::from_utf8(text).is_ok() => {
                 let flight = self.flights.answered_plainly(id);
                 flight.inspect(|flight| self.flights.count_answer(flight, false, now)).is_some()
             }

@@ -24,7 +24,7 @@ static ESCAPED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(r"\u00"
 /// more than what the layout leaves open.
 pub(super) fn is_clear(id: &Id, method: &[u8], middle: &[u8]) -> bool {
     let id_is_a_name = matches!(id, Id::Text(text) if is_name(text.as_bytes()));
-    !id_is_a_name && !is_name(method) && memchr(b'\r', method).is_none() && !may_be_disputed(middle, 0)
+    !id_is_a_name && !is_name(method) && !may_be_disputed(middle, 0)
 }
 
 fn is_name(text: &[u8]) -> bool {

@@ -98,7 +98,7 @@ fn fork_with_nothing(name: &str, first: impl FnOnce() -> bool, work: impl FnOnce
         Side::Parent(pid) => Ok(pid),
         Side::Child => {
             set_name(name);
-            set_title(format_args!("{name}"));
+            set_title(name);
             if !first() {
                 exit_now(1);
             }

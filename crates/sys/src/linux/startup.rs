@@ -6,8 +6,6 @@
 //! [`crate::program!`] starts without, and only the last of these is done here, since nothing else may get those numbers.
 
 use std::ffi::{CStr, OsStr, OsString};
-use std::fmt;
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
@@ -80,17 +78,17 @@ pub unsafe fn run(program: fn(Vec<OsString>) -> u8, count: i32, arguments: *cons
 /// thread that has read its arguments and never reads them again**: they are gone.
 ///
 /// The kernel shows the memory in which it has put the arguments. If the last byte of that is not zero, it takes the first string in it
-/// for a title. So two pages at most are written, however long the command line is.
-pub fn set_title(title: fmt::Arguments<'_>) {
+/// for a title. So two pages at most are written, however long the command line is. A text, and nothing that has yet to be formatted: a
+/// process that was just forked would have to touch the pages for that.
+pub fn set_title(title: &str) {
     let Some((first, length)) = arguments() else { return };
     let Some(room) = length.checked_sub(2) else { return };
     // SAFETY: the kernel puts the arguments one behind the other into memory of this process that can be written to. There is one
     // thread, and it reads them no more.
     let area = unsafe { std::slice::from_raw_parts_mut(first, length) };
-    let mut rest = &mut area[..room];
     // What does not fit is left out.
-    rest.write_fmt(title).ok();
-    let written = room - rest.len();
+    let written = title.len().min(room);
+    area[..written].copy_from_slice(&title.as_bytes()[..written]);
     area[written] = 0;
     area[length - 1] = 1;
 }

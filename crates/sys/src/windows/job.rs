@@ -4,7 +4,7 @@ use std::io;
 use std::os::windows::io::{AsRawHandle, OwnedHandle, RawHandle};
 use std::sync::Arc;
 
-use windows_sys::Win32::Foundation::INVALID_HANDLE_VALUE;
+use windows_sys::Win32::Foundation::{ERROR_INVALID_PARAMETER, ERROR_MORE_DATA, INVALID_HANDLE_VALUE};
 use windows_sys::Win32::System::IO::{CreateIoCompletionPort, GetQueuedCompletionStatus};
 use windows_sys::Win32::System::JobObjects::{
     CreateJobObjectW, JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE, JOBOBJECT_ASSOCIATE_COMPLETION_PORT,
@@ -16,8 +16,8 @@ use windows_sys::Win32::System::JobObjects::{
 use windows_sys::Win32::System::SystemServices::JOB_OBJECT_MSG_ACTIVE_PROCESS_ZERO;
 use windows_sys::Win32::System::Threading::INFINITE;
 
-use crate::Pid;
 use crate::named_event::Event;
+use crate::{Pid, Pidfd};
 
 /// A job of which this process has the only handle, which no child inherits. **When this process ends, in whatever way, the kernel closes
 /// the handle and ends every process of the job.** No process can leave it: breakaway is not allowed.
@@ -72,15 +72,29 @@ impl Job {
         }
     }
 
-    /// How many processes it has.
-    pub fn count(&self) -> io::Result<usize> {
-        let found: JOBOBJECT_BASIC_ACCOUNTING_INFORMATION = self.get(JobObjectBasicAccountingInformation)?;
-        Ok(found.ActiveProcesses as usize)
+    fn accounting(&self) -> io::Result<JOBOBJECT_BASIC_ACCOUNTING_INFORMATION> {
+        self.get(JobObjectBasicAccountingInformation)
     }
 
-    /// Its processes.
-    pub fn members(&self) -> io::Result<Vec<Pid>> {
-        /// So many at most; who has more is asked for the first of them.
+    /// How many processes it has.
+    pub fn count(&self) -> io::Result<usize> {
+        Ok(self.accounting()?.ActiveProcesses as usize)
+    }
+
+    /// Whether no process of it lives. The count alone may say for ever that there is one: if a process is ended inside of its
+    /// `CreateProcess`, Wine (8) counts the new process, which has ended without ever having had a thread.
+    pub fn is_empty(&self) -> io::Result<bool> {
+        let before = self.accounting()?;
+        if before.ActiveProcesses == 0 {
+            return Ok(true);
+        }
+        let Some(members) = self.members()? else { return Ok(false) };
+        // One that has ended since it was listed may have started another one before that.
+        Ok(members.into_iter().all(has_ended) && self.accounting()?.TotalProcesses == before.TotalProcesses)
+    }
+
+    /// Its processes. `None` if there are very many.
+    fn members(&self) -> io::Result<Option<Vec<Pid>>> {
         #[repr(C)]
         struct List {
             assigned: u32,
@@ -88,12 +102,14 @@ impl Job {
             numbers: [usize; 1024],
         }
         let found: List = match self.get(JobObjectBasicProcessIdList) {
-            // More than there is room for.
-            Err(error) if error.raw_os_error() == Some(234) => return Ok(Vec::new()),
+            Err(error) if error.raw_os_error() == Some(ERROR_MORE_DATA.cast_signed()) => return Ok(None),
             found => found?,
         };
+        if found.listed < found.assigned {
+            return Ok(None);
+        }
         let listed = found.numbers.iter().take(found.listed as usize);
-        Ok(listed.filter_map(|number| u32::try_from(*number).ok().and_then(Pid::of_number)).collect())
+        Ok(listed.map(|number| u32::try_from(*number).ok().and_then(Pid::of_number)).collect())
     }
 
     /// Everything that moves when a process of it does anything: processor time, bytes, processes. Equal to an earlier one: nothing has.
@@ -144,8 +160,65 @@ impl Job {
     }
 }
 
+/// Whether the process of this number has ended. While any other one has the number, the answer is no.
+fn has_ended(pid: Pid) -> bool {
+    match Pidfd::open(pid) {
+        Ok(handle) => handle.has_ended().unwrap_or(false),
+        Err(error) => error.raw_os_error() == Some(ERROR_INVALID_PARAMETER.cast_signed()),
+    }
+}
+
 impl AsRawHandle for Job {
     fn as_raw_handle(&self) -> RawHandle {
         self.job.as_raw_handle()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::exec::Program;
+    use crate::poll::{self, AsFd, Until};
+
+    fn start_in(job: &Job, words: &[&str]) -> (Pid, Pidfd) {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        Program::new(&words, None).and_then(|program| program.start_in(job, true)).expect("started")
+    }
+
+    fn wait_for(process: &Pidfd) {
+        poll::wait(&[(process.as_fd(), Until::Readable)], Some(Duration::from_secs(60))).expect("waited");
+        assert!(process.has_ended().expect("known"));
+    }
+
+    #[test]
+    #[ignore = "a process for the test below"]
+    fn lives() {
+        // The job ends it long before; without one it must not stay.
+        std::thread::sleep(Duration::from_secs(120));
+    }
+
+    #[test]
+    fn a_job_is_empty_before_its_first_process_and_after_its_last() {
+        let job = Job::new().expect("made");
+        assert!(job.is_empty().expect("known"));
+        let this = std::env::current_exe().expect("known");
+        let words = [this.to_str().expect("text"), "--ignored", "--exact", "windows::job::tests::lives"];
+        let (pid, first) = start_in(&job, &words);
+        let (_, second) = start_in(&job, &["cmd", "/c", "exit 3"]);
+        wait_for(&second);
+        assert!(!job.is_empty().expect("known"), "the first one lives");
+        assert!(job.members().expect("known").is_some_and(|members| members.contains(&pid)));
+        assert!(!has_ended(pid));
+        job.terminate(1).expect("terminated");
+        wait_for(&first);
+        let until = Instant::now() + Duration::from_secs(60);
+        while !job.is_empty().expect("known") {
+            assert!(Instant::now() < until, "{:?}", job.members());
+            std::thread::yield_now();
+        }
+        assert!(has_ended(pid), "there may be a handle on it, and it has ended");
     }
 }

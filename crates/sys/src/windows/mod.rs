@@ -4,7 +4,6 @@ pub mod clock;
 pub mod descriptors;
 pub mod exec;
 pub mod files;
-pub mod identity;
 pub mod job;
 pub mod named_event;
 pub mod pidfd;
@@ -16,6 +15,7 @@ pub mod replace;
 pub mod shared_words;
 pub mod signal;
 pub mod startup;
+pub(crate) mod world;
 
 use std::os::windows::io::{FromRawHandle, OwnedHandle};
 

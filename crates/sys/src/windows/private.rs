@@ -154,3 +154,68 @@ unsafe fn is_administrators(sid: PSID) -> bool {
     // SAFETY: the caller has promised it.
     unsafe { IsWellKnownSid(sid, WinBuiltinAdministratorsSid) != 0 }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::windows::io::AsHandle;
+
+    use windows_sys::Win32::Security::Authorization::{
+        ConvertSecurityDescriptorToStringSecurityDescriptorW, GetSecurityInfo, SE_KERNEL_OBJECT,
+    };
+    use windows_sys::Win32::Security::DACL_SECURITY_INFORMATION;
+
+    use super::*;
+    use crate::named_event::Event;
+
+    /// The access list of an event, or of what is open, in the words of the system.
+    fn access_list_of(handle: BorrowedHandle<'_>, kind: i32) -> String {
+        let (mut descriptor, mut text, mut length) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+        // SAFETY: the handle is open. The descriptor and the text are ours to free, and the text is as long as is said.
+        unsafe {
+            let (none, dacl) = (std::ptr::null_mut(), DACL_SECURITY_INFORMATION);
+            let (owner, group, list, audit) = (none, none, std::ptr::null_mut(), std::ptr::null_mut());
+            let raw = handle.as_raw_handle();
+            let answer = GetSecurityInfo(raw, kind, dacl, owner, group, list, audit, &raw mut descriptor);
+            assert_eq!(answer, 0);
+            let (to, size) = (&raw mut text, &raw mut length);
+            let told =
+                ConvertSecurityDescriptorToStringSecurityDescriptorW(descriptor, SDDL_REVISION_1, dacl, to, size);
+            super::super::done(told).expect("told");
+            let said = String::from_utf16_lossy(std::slice::from_raw_parts(text, length as usize));
+            LocalFree(text.cast());
+            LocalFree(descriptor);
+            said.trim_end_matches('\0').to_owned()
+        }
+    }
+
+    #[test]
+    fn a_named_event_is_for_this_user_alone() {
+        let event = Event::named(&format!("nostray-test-{}", crate::process::random())).expect("made");
+        let list = access_list_of(event.as_handle(), SE_KERNEL_OBJECT);
+        let user = User::current().and_then(|user| user.text()).expect("a user");
+        assert!(list.starts_with("D:P(A;") && list.ends_with(&format!(";;;{user})")), "{list}");
+        assert_eq!(list.matches('(').count(), 1, "no one else: {list}");
+        // A control: without these words, the system has a list of its own or none.
+        let open = access_list_of(Event::new().expect("made").as_handle(), SE_KERNEL_OBJECT);
+        assert_ne!(open, list);
+    }
+
+    #[test]
+    fn a_folder_is_for_this_user_alone() {
+        use std::os::windows::fs::OpenOptionsExt;
+        use windows_sys::Win32::Storage::FileSystem::FILE_FLAG_BACKUP_SEMANTICS;
+        let path = std::env::temp_dir().join(format!("nostray-test-{}", crate::process::random()));
+        make_folder(&path).expect("made");
+        let folder = std::fs::File::options().read(true).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(&path);
+        let list = access_list_of(folder.expect("open").as_handle(), SE_FILE_OBJECT);
+        let is_own = is_own(&path);
+        std::fs::remove_dir(&path).expect("removed");
+        let user = User::current().and_then(|user| user.text()).expect("a user");
+        // Wine, which keeps the mode of a file alone, names the system as well.
+        let is_allowed = |entry: &&str| entry.ends_with(&format!("{user})")) || entry.ends_with(";;;SY)");
+        let others: Vec<&str> = list.split('(').skip(1).filter(|entry| !is_allowed(entry)).collect();
+        assert!(list.starts_with("D:") && list.contains(&user) && others.is_empty(), "{list}");
+        assert!(is_own.expect("known"));
+        assert!(make_folder(&path.join("below")).is_err(), "there is nothing above it");
+    }
+}

@@ -1,4 +1,4 @@
-//! Which process is meant: its number, and when it was made. A number alone is used again.
+//! The identity of a process, which names it for ever, unlike its number; and how a process is signalled and waited for by it.
 
 use std::io;
 use std::time::Instant;
@@ -7,67 +7,23 @@ use crate::poll::{self, AsFd, Until};
 use crate::proc::{StartTime, Stat};
 use crate::{Pid, Pidfd, Signal};
 
-/// Where numbers of processes mean what they mean here. On Windows that is the machine: the time at which a process was made is a moment
-/// of the calendar, so a number from before the last start of the machine names no process of today.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct World {
-    /// The run of the machine.
-    pub boot: String,
-    /// There are no pid namespaces.
-    pub pid_namespace: u64,
-}
+pub use crate::world::World;
 
-impl World {
-    /// This one.
-    #[must_use]
-    pub fn current() -> Option<Self> {
-        Some(Self { boot: "windows".to_owned(), pid_namespace: 0 })
-    }
-}
-
-/// One process, for ever.
+/// One process of a world: its number, and when it started. A number that is used again does not match it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// Its number.
     pub pid: Pid,
-    /// When it was made.
+    /// When it started.
     pub start: StartTime,
 }
 
 impl Identity {
-    /// The process that has this number now.
-    #[must_use]
-    pub fn of(pid: Pid) -> Option<Self> {
-        Pidfd::open(pid).ok()?.identity(pid)
-    }
-
-    /// A handle on this very process, if it has not ended.
-    #[must_use]
-    pub fn open(self) -> Option<Pidfd> {
-        // Compared after the handle is there: from then on the number cannot be another process's.
-        let handle = Pidfd::open(self.pid).ok()?;
-        (handle.identity(self.pid) == Some(self)).then_some(handle)
-    }
-
-    /// Whether it has not ended.
-    #[must_use]
-    pub fn is_alive(self) -> bool {
-        self.open().is_some()
-    }
-
-    /// Signals this very process, if the handle on it passes the check.
+    /// Signals this very process: opens a handle, compares the identity, asks `is_target`, and sends through the handle. What
+    /// `is_target` finds out is about this process as long as the handle says that it has not ended.
     pub fn signal(self, signal: Signal, is_target: impl FnOnce(&Pidfd) -> bool) -> io::Result<()> {
         let handle = self.open().filter(is_target).ok_or(io::ErrorKind::NotFound)?;
         handle.send(signal)
-    }
-}
-
-impl Pidfd {
-    /// Who that is, if it has not ended.
-    #[must_use]
-    pub fn identity(&self, pid: Pid) -> Option<Identity> {
-        let [made, ..] = self.times().ok()?;
-        (!self.has_ended().ok()?).then_some(Identity { pid, start: StartTime(made) })
     }
 }
 
