@@ -207,7 +207,7 @@ fn keep(config: GuardConfig, command: Vec<OsString>) -> Result<u8, String> {
     let id: PenId = config.id.parse()?;
     // A host that ends processes by a pattern in their command line must hit the child, and not its guard.
     nostray_sys::process::set_name(FRONT_NAME);
-    nostray_sys::process::set_title(format_args!("{FRONT_NAME} {id}"));
+    nostray_sys::process::set_title(&format!("{FRONT_NAME} {id}"));
     let spec = Spec {
         graces: Graces::new(time(config.eof_grace), time(config.term_grace)),
         isolation: if config.isolate { Isolation::Pid } else { Isolation::None },

@@ -6,8 +6,6 @@ use std::time::Duration;
 use nostray_sys::process::Pid;
 use nostray_sys::signal::Signal;
 
-use crate::host::Role;
-
 /// Why a tree is torn down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -95,6 +93,14 @@ impl Reason {
             _ => None,
         }
     }
+}
+
+/// Which of the processes that want the child has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Host,
+    /// With its name, and its number.
+    Launcher(&'static str, Pid),
 }
 
 impl From<Role> for Reason {

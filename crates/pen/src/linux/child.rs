@@ -11,7 +11,7 @@ use nostray_sys::exec::Laid;
 use nostray_sys::process::{self, Pid, getpid, getppid, session_of};
 use nostray_sys::signal::{Disposition, Signal, SignalSet, set_disposition};
 
-use crate::mark::{self, PenId};
+use crate::mark::PenId;
 use crate::ready::Detector;
 
 /// The exit codes of a shell for a command that is not found, and for a command that cannot be executed.
@@ -53,6 +53,8 @@ pub(crate) struct Plan {
     pub(crate) mask: SignalSet,
     /// Whether the host had SIGCHLD ignored, which front and guard cannot afford.
     pub(crate) sigchld_ignored: bool,
+    /// The limit that marks it, where there is room for one.
+    pub(crate) limit: Option<u64>,
     pub(crate) id: PenId,
 }
 
@@ -85,7 +87,7 @@ impl Plan {
         if self.sigchld_ignored {
             set_disposition(Signal::CHLD, Disposition::Ignored)?;
         }
-        mark::take_limit(&self.id)?;
+        self.limit.map_or(Ok(()), process::lower_real_time_limit)?;
         descriptors::close_what_was_closed();
         ready.map_or(Ok(()), Detector::furnish)?;
         // Tied to the guard's only thread. SIGTERM, not SIGKILL: it is the first step of the tear-down that the

@@ -16,7 +16,7 @@ use nostray_sys::signal::{self, Disposition, Signal, SignalFd, SignalSet};
 use nostray_sys::{Pidfd, memory, poll};
 
 use crate::child::{Place, Plan};
-use crate::guard::{self, Pen, Settling, Waited, be_spare, wait_for};
+use crate::guard::{self, Pen, Settling, Titles, Waited, be_spare, wait_for};
 use crate::host::Host;
 use crate::keep::Keeper;
 use crate::log::Log;
@@ -135,12 +135,15 @@ pub(crate) fn open(
         ready.take_stock();
     }
     let told = ready.as_deref().and_then(Detector::variable);
-    let plan = Plan { program: mark::marked(program, &id, told), place, mask, sigchld_ignored, id };
+    let titles = Titles::of(&id);
+    let limit = mark::limit_of(&id);
+    let plan = Plan { program: mark::marked(program, &id, told), place, mask, sigchld_ignored, limit, id };
     let witness = RefCell::new(witness);
     // Never dropped: the process ends with the pen, and the kernel closes its files faster.
     let pen = ManuallyDrop::new(Pen {
         spec,
         plan,
+        titles,
         log,
         signals,
         inherited,
@@ -278,11 +281,14 @@ impl Front<'_> {
 
     fn pause(&mut self) {
         let mut events = vec![(self.signals.as_fd(), Until::Readable)];
-        if self.relay_open {
+        // Not while the child is starting: the guard's first message would wake the front, which takes a processor from the child. The front
+        // reads all messages when it has settled, a moment later.
+        if self.relay_open && self.settling.deadline().is_none() {
             events.push((self.relay.as_fd(), Until::Readable));
         }
-        if self.settling.deadline().is_none() {
-            // A wake-up since then (a helper that ended, a late message of the start) took pages. The front is hardly ever woken.
+        if self.relay_open && self.settling.deadline().is_none() {
+            // A wake-up since then (a helper that ended, a late message of the start) took pages. The front is hardly ever woken. When the
+            // guard has ended, what the front does next is to end, for which it needs these pages.
             memory::release_program_pages_at_next_wait();
         }
         poll::wait(&events, self.settling.timeout()).ok();

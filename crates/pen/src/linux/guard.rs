@@ -20,6 +20,7 @@ use crate::child::Plan;
 use crate::host::Host;
 use crate::keep::{Keeper, Source};
 use crate::log::Log;
+use crate::mark::PenId;
 use crate::ready::Detector;
 use crate::reason::Reason;
 use crate::relay::{Message, Relay};
@@ -44,6 +45,7 @@ pub(crate) fn is_keeper(name: &str) -> bool {
 pub(crate) struct Pen<'a> {
     pub(crate) spec: &'a Spec,
     pub(crate) plan: Plan,
+    pub(crate) titles: Titles,
     pub(crate) log: Log,
     pub(crate) signals: SignalFd,
     pub(crate) inherited: Inherited,
@@ -59,6 +61,19 @@ pub(crate) struct Pen<'a> {
     pub(crate) witness: RefCell<Box<dyn Witness>>,
     /// Detects that the child is ready. `None` if a started child is a ready one.
     pub(crate) ready: Option<Box<Detector>>,
+}
+
+/// What spare and guard show in place of the command line.
+#[derive(Debug)]
+pub(crate) struct Titles {
+    spare: String,
+    guard: String,
+}
+
+impl Titles {
+    pub(crate) fn of(id: &PenId) -> Self {
+        Self { spare: format!("{SPARE_NAME} {id}"), guard: format!("{NAME} {id}") }
+    }
 }
 
 impl Pen<'_> {
@@ -144,7 +159,7 @@ impl<'a> Settling<'a> {
 pub(crate) fn be_spare(pen: &Pen<'_>, relay: &Relay) -> u8 {
     process::set_name(SPARE_NAME);
     // Until the child is started the guard shows this, too: what it writes there costs a copy of a page.
-    process::set_title(format_args!("{SPARE_NAME} {}", pen.plan.id));
+    process::set_title(&pen.titles.spare);
     let spare_pid = getpid();
     let guard = match fork_guard(pen) {
         Ok((spare, Side::Child)) => process::exit_now(be_guard(pen, relay, &spare, spare_pid)),
@@ -246,7 +261,7 @@ fn be_guard(pen: &Pen<'_>, relay: &Relay, spare: &Pidfd, spare_pid: Pid) -> u8 {
     (&gate).write_all(&[0]).ok();
     // Otherwise a look at it could block. The child has another open file.
     gate.set_nonblocking(true).ok();
-    process::set_title(format_args!("{NAME} {}", pen.plan.id));
+    process::set_title(&pen.titles.guard);
     // Now: a child that ends at once is reaped before the witness is told.
     let child_identity = Identity::of(child);
     let started = move || {

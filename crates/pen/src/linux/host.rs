@@ -6,6 +6,7 @@ use nostray_sys::identity::Identity;
 use nostray_sys::proc::Stat;
 use nostray_sys::process::{Pid, getpid, getppid, session_of};
 
+use crate::reason::Role;
 use crate::{During, Error, guard, launcher, mark};
 
 /// The process that wants the child, and the launchers by which it started the front.
@@ -25,14 +26,6 @@ pub(crate) struct Host {
 pub(crate) struct Watched {
     pid: Pid,
     pub(crate) handle: Pidfd,
-}
-
-/// Which of the processes has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    Host,
-    /// With its name, and its number.
-    Launcher(&'static str, Pid),
 }
 
 /// So many launchers are looked past. Each takes a file descriptor.

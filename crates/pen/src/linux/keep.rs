@@ -21,11 +21,11 @@ use nostray_sys::signal::{Arrived, Signal, is_ignored, send_to_own_child};
 use crate::Isolation;
 use crate::activity::activity;
 use crate::guard::{Pen, Settling};
-use crate::host::Role;
 use crate::idle::{IdleWatch, Sample};
 use crate::killing::{Killing, Reaper, RoundOutcome, could_not_signal, does_not_die};
 use crate::ready::{Readiness, Stream};
 use crate::reason::Reason;
+use crate::reason::Role;
 use crate::relay::{Message, Relay, Stops};
 use crate::requests::{SPARE_GONE, asked, for_the_pen, ordered};
 use crate::tear_down::{Action, TearDown};
@@ -53,8 +53,9 @@ pub(crate) enum Source {
     Ready(Stream),
 }
 
-/// A tree that takes longer than this to end is worth a record that says so.
-const A_MOMENT: Duration = Duration::from_millis(10);
+/// A tree that takes longer than this to end is worth a record that says so. Replacing a record may wait for the disk, and a tree of a
+/// thousand processes that end by themselves is gone by then.
+const A_MOMENT: Duration = Duration::from_millis(100);
 
 /// Where the child is.
 #[derive(Debug)]

@@ -8,7 +8,6 @@
 //! evidence, like the variable: a limit can be copied.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
 
 use nostray_sys::exec::{Laid, Program};
 use nostray_sys::proc::real_time_limit_of;
@@ -59,12 +58,9 @@ pub fn bears_limit() -> bool {
     limit_for(0, process::real_time_limit()).is_some()
 }
 
-/// In the child: takes the limit on. Where there is no room for it, the variable has to do.
-pub(crate) fn take_limit(id: &PenId) -> io::Result<()> {
-    match limit_for(name_bits(id.as_str()), process::real_time_limit()) {
-        Some(limit) => process::lower_real_time_limit(limit),
-        None => Ok(()),
-    }
+/// The limit that a child of this process takes on. Where there is no room for it, the variable has to do.
+pub(crate) fn limit_of(id: &PenId) -> Option<u64> {
+    limit_for(name_bits(id.as_str()), process::real_time_limit())
 }
 
 /// Numbers in this range are limits of ours. A pen inside a pen has a lower one, by a step.

@@ -20,7 +20,8 @@ use nostray_sys::signal::{Arrived, Signal, SignalFd, is_ignored, send_to_own_chi
 use nostray_sys::stream::{Pipe, do_not_wait};
 
 use crate::front::{self, HostSetup, OpenedBy, signals_to_watch, stop_unless, watch_all};
-use crate::host::{self, Host, Role};
+use crate::host::{self, Host};
+use crate::reason::Role;
 use crate::tree::{HashSet, Strangers, Tier, Tree};
 use crate::{Ask, During, Error, OWN_FAILURE, Order, PenId, Spec, Witness, guard, requests};
 pub use open_pen::OpenPen;
@@ -262,7 +263,7 @@ impl PenOpener {
             limit.restore();
         }
         process::set_name(guard::FRONT_NAME);
-        process::set_title(format_args!("{} {id}", guard::FRONT_NAME));
+        process::set_title(&format!("{} {id}", guard::FRONT_NAME));
         let [stdin, stdout, stderr] = &streams;
         let mut setup = self.setup.clone();
         let opened =

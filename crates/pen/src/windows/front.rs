@@ -16,11 +16,11 @@ use nostray_sys::signal::{self, Signal};
 use nostray_sys::{Pidfd, process};
 
 use crate::condition::Ready;
-use crate::host::{Host, Role};
+use crate::host::Host;
 use crate::idle::{IdleWatch, Sample};
 use crate::log::Log;
 use crate::pen_id::{MARK, PenId};
-use crate::reason::{Ask, Reason};
+use crate::reason::{Ask, Reason, Role};
 use crate::tear_down::{Action, TearDown};
 use crate::windows::requests::Requests;
 use crate::witness::{Event, Objection, Opening, Witness};
@@ -343,8 +343,8 @@ impl Keeper {
         }
     }
 
-    /// **A tree is empty when its job has no process.**
+    /// **A tree is empty when no process of its job lives.**
     fn is_empty(&self) -> bool {
-        self.job.count().is_ok_and(|count| count == 0)
+        self.job.is_empty().unwrap_or(false)
     }
 }

@@ -3,8 +3,9 @@
 use nostray_sys::Pidfd;
 use nostray_sys::identity::Identity;
 use nostray_sys::proc::Stat;
-use nostray_sys::process::{Pid, getpid};
+use nostray_sys::process::getpid;
 
+use crate::reason::Role;
 use crate::{Error, launcher};
 
 /// The process that wants the child, and the launchers by which it started the front. **The end of any of them is the end of the host.**
@@ -21,14 +22,6 @@ pub(crate) struct Host {
 struct Watched {
     identity: Identity,
     handle: Pidfd,
-}
-
-/// Which of the processes has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    Host,
-    /// With its name, and its number.
-    Launcher(&'static str, Pid),
 }
 
 /// So many launchers are looked past.

@@ -12,8 +12,9 @@ use nostray_sys::signal::Signal;
 
 use super::{Child, Keeper, Source};
 use crate::Isolation;
-use crate::host::{self, Role};
+use crate::host;
 use crate::reason::Reason;
+use crate::reason::Role;
 
 /// How long a process that closes its files takes until its end can be seen, on a busy machine.
 const FROM_CLOSED_FILES_TO_END: Duration = Duration::from_millis(100);

@@ -120,7 +120,9 @@ fn look(plan: &Plan, program: &Program, guard: Pid, group: Option<&Path>) -> u8 
 fn become_command(plan: &Plan, program: &Program, around: Pid) -> ! {
     const CANNOT: u8 = 126;
     process::setsid().ok();
-    let ready = mark::take_limit(&plan.id)
+    let ready = plan
+        .limit
+        .map_or(Ok(()), process::lower_real_time_limit)
         .and_then(|()| process::ask_for_term_when_parent_ends())
         .and_then(|()| plan.mask.set_as_mask());
     if ready.is_ok() && getppid() == Some(around) {
