@@ -2,6 +2,7 @@
 
 #![cfg_attr(all(not(test), target_os = "linux"), no_main)]
 
+mod command_line;
 mod completions;
 mod log;
 mod man;

@@ -8,20 +8,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use nostray_terminal::ExitCode;
 
-use crate::misspelt;
+pub(crate) use crate::command_line::*;
 
-/// The widest line of a help text; longer lines are hard to read.
-const WIDTH: usize = 110;
-
-// The headings of options, by what a user wants.
-/// How the tree ends.
-pub(crate) const ENDS: &str = "How it ends";
-/// What `ps` and `stop` know it by.
-pub(crate) const FOUND: &str = "How to find it";
 /// Which sessions use the same child.
 pub(crate) const SHARED: &str = "Who shares it, and for how long";
-/// Messages of nostray itself.
-pub(crate) const SAYS: &str = "What nostray says";
 
 /// No stray processes.
 ///
@@ -251,58 +241,6 @@ Exit codes:
   if it could not be executed; 125 if nostray itself failed; 75 if the slot was
   taken, and nothing was started.";
 
-/// Print a completion script for a shell
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
-Examples:
-  nostray completions bash > ~/.local/share/bash-completion/completions/nostray
-  nostray completions zsh > ~/.zfunc/_nostray
-  nostray completions fish > ~/.config/fish/completions/nostray.fish")]
-pub(crate) struct CompletionsArgs {
-    /// Which shell
-    pub(crate) shell: clap_complete::Shell,
-}
-
-/// Print the man page, or write all of them
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
-Examples:
-  nostray man | man -l -
-  nostray man > ~/.local/share/man/man1/nostray.1
-  nostray man slot list | man -l -
-  nostray man --dir ~/.local/share/man/man1        (all pages)")]
-pub(crate) struct ManArgs {
-    /// The page of this command, instead of the main one
-    #[arg(value_name = "COMMAND")]
-    pub(crate) command: Vec<String>,
-
-    /// Write the pages of all commands to this directory
-    #[arg(long, value_name = "DIR", conflicts_with = "command", value_hint = clap::ValueHint::DirPath)]
-    pub(crate) dir: Option<PathBuf>,
-}
-
-/// Print the words that a shell completes
-///
-/// For the scripts of `nostray completions`. A line each: the word, a tab, what it is.
-#[derive(Debug, Args)]
-pub(crate) struct CompleteArgs {
-    /// Words of which kind
-    pub(crate) kind: CompleteKind,
-}
-
-/// What a shell can complete.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CompleteKind {
-    /// Ids, keys, slots, sessions and names: what `stop` takes
-    Children,
-    /// Sessions
-    Sessions,
-    /// Keys of shared children
-    Keys,
-    /// Slots
-    Slots,
-}
-
 /// Parses the command line, or says what is wrong with it and returns the code to exit with.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, ExitCode> {
     if let Some(args) = RunArgs::without_options(&words) {
@@ -321,28 +259,11 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, ExitCode> {
         let error = match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
             // Of `nostray slot shwo`, clap itself says what is similar.
             (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word))) if is_called(word) => {
-                let similar = match error.get(ContextKind::SuggestedSubcommand) {
-                    Some(ContextValue::Strings(similar)) => similar.as_slice(),
-                    _ => &[],
-                };
-                clap::Error::raw(ErrorKind::InvalidSubcommand, misspelt::complaint(&words, similar))
+                misspelt(&words, &error)
             }
             _ => error,
         };
-        let asked_for = matches!(
-            error.kind(),
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-        );
-        // If standard output is closed, the exit code still tells.
-        error.print().ok();
-        if asked_for {
-            ExitCode::SUCCESS
-        } else if is_run {
-            // clap's 2 for a wrong call could be the command's own exit code.
-            ExitCode::from(nostray_pen::OWN_FAILURE)
-        } else {
-            ExitCode::from(2)
-        }
+        explained(&error, is_run)
     })
 }
 
@@ -365,43 +286,6 @@ fn only(name: &'static str, describe: fn(clap::Command) -> clap::Command) -> cla
 /// The whole command line, for completions and man pages.
 pub(crate) fn command() -> clap::Command {
     with_short_examples(Cli::command())
-}
-
-/// Shows the first example of each command in its short help, too.
-fn with_short_examples(command: clap::Command) -> clap::Command {
-    command.mut_subcommands(|below| {
-        let below = with_short_examples(below);
-        let examples =
-            below.get_after_long_help().filter(|_| below.get_after_help().is_none()).map(ToString::to_string);
-        match examples.as_deref().and_then(|text| text.lines().find(|line| line.starts_with("  nostray "))) {
-            Some(example) => {
-                let short = format!("Example:\n{example}");
-                below.after_help(short)
-            }
-            None => below,
-        }
-    })
-}
-
-/// A time as people write it.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 2s, 500ms or 1m30s"))
-}
-
-/// NAME=VALUE
-pub(crate) fn label(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("write it like task=42".to_owned()),
-    }
-}
-
-/// A time that is not zero.
-pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
-    match duration(text)? {
-        Duration::ZERO => Err("must be more than zero; leave it out for never".to_owned()),
-        time => Ok(time),
-    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,9 @@ use testkit::{GRACES, nostray, own_processes, run_command, run_words, start_host
 /// What the journal of this scene tells, as `EVENT` or `EVENT DETAIL`.
 fn story(scene: &Scene) -> Vec<String> {
     let lines = std::fs::read_to_string(scene.runtime().join("nostray/journal")).unwrap_or_default();
-    let lines = lines.lines().filter(|line| !line.is_empty());
+    // A line that crosses a page of the file can be read while the kernel has written only its first part.
+    let lines =
+        lines.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).filter(|line| !line.is_empty());
     lines.map(|line| in_short(&serde_json::from_str(line).expect("JSON"))).collect()
 }
 
