@@ -71,15 +71,16 @@ static_build() {
     CARGO_TARGET_DIR="$work/cargo" CARGO_INCREMENTAL=0 "$@"
 }
 
-# How Rust builds the program for Windows: `windows_build COMMAND...`, likewise. No time of the build may stand in its head.
-# mingw's dlltool takes no path with a space, so that `windows_cargo` may be elsewhere.
+# How Rust builds the program for Windows: `windows_build COMMAND...`, likewise. No time of the build may stand in its head, and no symbol:
+# rustc names the libraries of imports that it makes on the way after a folder whose name is random.
+# `windows_cargo` is where it builds.
 windows_target=x86_64-pc-windows-gnu
-windows_cargo=$work/cargo
 windows_build() {
   local registry=${CARGO_HOME:-$HOME/.cargo}/registry/src encoded
   encoded=$(printf '\037%s' -C link-arg=-Wl,--no-insert-timestamp "--remap-path-prefix=$registry=crates" "--remap-path-prefix=$root=nostray" \
-    "--remap-path-prefix=$windows_cargo=nostray/target" "--remap-path-prefix=$(rustc --print sysroot)=rust")
-  env "CARGO_ENCODED_RUSTFLAGS=${encoded:1}" CARGO_TARGET_DIR="$windows_cargo" CARGO_INCREMENTAL=0 "$@"
+    "--remap-path-prefix=${windows_cargo:?}=nostray/target" "--remap-path-prefix=$(rustc --print sysroot)=rust")
+  env "CARGO_ENCODED_RUSTFLAGS=${encoded:1}" CARGO_TARGET_DIR="$windows_cargo" CARGO_INCREMENTAL=0 \
+    CARGO_PROFILE_RELEASE_STRIP=symbols "$@"
 }
 
 # Installs missing programs: `needs PROGRAM:DEBIAN-PACKAGE...`.

@@ -7,6 +7,7 @@
 #include <windows.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <wchar.h>
 
 static wchar_t self[MAX_PATH];
@@ -74,6 +75,64 @@ static void tree(void) {
     tell_number(L"breakaway", error);
     is_up(L"child");
     for_ever();
+}
+
+/* Starts one process after the other, which end at once. Whenever it is ended, it is likely to be inside of CreateProcess. */
+static void storm(void) {
+    for (int count = 0;; count++) {
+        PROCESS_INFORMATION made;
+        DWORD error = start(L"exit", L"0", DETACHED_PROCESS, &made);
+        if (error) { tell_number(L"failed", error); exit(93); }
+        CloseHandle(made.hThread);
+        CloseHandle(made.hProcess);
+        if (!count) is_up(L"storm");
+    }
+}
+
+/* NtSuspendProcess or NtResumeProcess: no documented call stops a whole process. */
+static int stop_or_go(const char *call, unsigned long number) {
+    LONG (NTAPI *act)(HANDLE) = (LONG (NTAPI *)(HANDLE))(void *)GetProcAddress(GetModuleHandleW(L"ntdll.dll"), call);
+    HANDLE process = OpenProcess(PROCESS_SUSPEND_RESUME, FALSE, number);
+    return act && process && act(process) >= 0;
+}
+
+/* The number of the front of this token whose record says that it is starting, or 0. */
+static unsigned long starting_front(void) {
+    wchar_t records[1024], path[2048], wanted[256];
+    char text[65536], session[256];
+    WIN32_FIND_DATAW entry;
+    DWORD length, number = 0;
+    swprintf(wanted, 256, L"\"session\":\"%ls\"", token);
+    wcstombs(session, wanted, sizeof session);
+    if (!GetEnvironmentVariableW(L"LOCALAPPDATA", records, 1000)) exit(90);
+    swprintf(path, 2048, L"%ls\\nostray\\*.json", records);
+    HANDLE list = FindFirstFileW(path, &entry);
+    if (list == INVALID_HANDLE_VALUE) return 0;
+    do {
+        swprintf(path, 2048, L"%ls\\nostray\\%ls", records, entry.cFileName);
+        HANDLE file = CreateFileW(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, 0, NULL);
+        if (file == INVALID_HANDLE_VALUE) continue;
+        if (ReadFile(file, text, sizeof text - 1, &length, NULL)) {
+            text[length] = 0;
+            const char *front = strstr(text, "\"front\":{\"pid\":");
+            if (front && strstr(text, session) && strstr(text, "{\"name\":\"starting\"}")) number = strtoul(front + 15, NULL, 10);
+        }
+        CloseHandle(file);
+    } while (!number && FindNextFileW(list, &entry));
+    FindClose(list);
+    return number;
+}
+
+/* Stops the front of this token while it starts its child. */
+static int freeze(void) {
+    unsigned long number;
+    is_up(L"freezer");
+    while (!(number = starting_front())) Sleep(0);
+    if (!stop_or_go("NtSuspendProcess", number)) return 90;
+    /* Stopped: its record stays what it is. */
+    if (starting_front() == number) tell_number(L"frozen", number);
+    else { stop_or_go("NtResumeProcess", number); tell(L"frozen", L"too late"); }
+    return 0;
 }
 
 static const char *hex = "0123456789abcdef";
@@ -178,6 +237,7 @@ int wmain(int count, wchar_t **arguments) {
     token = arguments[2];
     folder = arguments[3];
     if (!wcscmp(role, L"tree")) tree();
+    if (!wcscmp(role, L"storm")) storm();
     if (!wcscmp(role, L"sleep")) { is_up(name); for_ever(); }
     if (!wcscmp(role, L"spawner")) { start_or_fail(L"sleep", name, DETACHED_PROCESS); return 0; }
     if (!wcscmp(role, L"exit")) return (int)wcstoul(name, NULL, 0);
@@ -208,6 +268,8 @@ int wmain(int count, wchar_t **arguments) {
         HANDLE process = OpenProcess(PROCESS_TERMINATE, FALSE, wcstoul(name, NULL, 10));
         return process && TerminateProcess(process, 9) ? 0 : 98;
     }
+    if (!wcscmp(role, L"freeze")) return freeze();
+    if (!wcscmp(role, L"thaw")) return stop_or_go("NtResumeProcess", wcstoul(name, NULL, 10)) ? 0 : 98;
     if (!wcscmp(role, L"where")) {
         wchar_t directory[1024], value[1024] = L"";
         GetCurrentDirectoryW(1024, directory);

@@ -203,9 +203,37 @@ impl Stage {
 
     /// Ends a process by its Windows number, from Windows.
     pub fn terminate(&self, number: &str) {
-        let words = self.badchild("kill", &[number]);
+        self.play("kill", number);
+    }
+
+    /// Lets a process go on that was stopped, by its Windows number.
+    pub fn thaw(&self, number: &str) {
+        self.play("thaw", number);
+    }
+
+    fn play(&self, role: &str, number: &str) {
+        let words = self.badchild(role, &[number]);
         let words: Vec<&str> = words.iter().skip(1).map(String::as_str).collect();
-        assert!(self.run("badchild.exe", &words).status.success(), "{number} was not terminated");
+        assert!(self.run("badchild.exe", &words).status.success(), "{role} {number}");
+    }
+
+    /// Stops the next front of this stage while it starts its child, and returns its Windows number, with what `start` returns.
+    pub fn freeze<T>(&self, mut start: impl FnMut() -> T) -> (String, T) {
+        loop {
+            let words = self.badchild("freeze", &[]);
+            let words: Vec<&str> = words.iter().skip(1).map(String::as_str).collect();
+            let mut freezer = self.start("badchild.exe", &words);
+            self.told("freezer");
+            let started = start();
+            let frozen = self.told("frozen");
+            assert!(freezer.wait().expect("ended").success());
+            if frozen != "too late" {
+                return (frozen, started);
+            }
+            self.seen().iter().for_each(|seen| kill(seen.pid));
+            self.time_until_empty();
+            self.clear();
+        }
     }
 }
 

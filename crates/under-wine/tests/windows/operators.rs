@@ -124,3 +124,48 @@ fn a_live_pen_is_not_swept() {
     assert!(stage.run("nostray.exe", &["stop", "--now", &id]).status.success());
     stage.time_until_empty();
 }
+
+/// A record of a pen whose front was killed long ago, and a stranger that has the child's number since.
+#[test]
+fn a_stranger_that_has_the_number_of_a_dead_child_is_not_touched() {
+    let stage = Stage::new("sweep-stranger");
+    let words = stage.badchild("sleep", &["stranger"]);
+    let words: Vec<&str> = words.iter().skip(1).map(String::as_str).collect();
+    let mut stranger = stage.start("badchild.exe", &words);
+    let number = stage.told("stranger");
+    let local = stage.path("local");
+    let variables = [("LOCALAPPDATA", local.as_str())];
+    // The folder is made by the program, which trusts no other one; the record is a real one with other numbers.
+    std::fs::create_dir(stage.folder().join("local")).expect("made");
+    let run = |words: &[&str]| stage.run_with(&variables, "nostray.exe", words);
+    assert!(run(&["run", "--no-sweep", "--", "cmd", "/c", "exit 0"]).status.success());
+    let folder = stage.folder().join("local/nostray");
+    let process = |start: u64| format!("{{\"pid\":{number},\"start\":{start}}}");
+    let record = |id: &str| {
+        format!(
+            "{{\"version\":1,\"id\":\"{id}\",\"state\":{{\"name\":\"ready\"}},\"since\":1,\"started\":1,\"command\":[\"x\"],\
+             \"cwd\":\"x\",\"session\":null,\"labels\":{{}},\"boot\":\"windows\",\"pid_namespace\":0,\"host\":null,\"front\":{front},\
+             \"spare\":null,\"guard\":null,\"child\":{child},\"ancestors\":[],\"sid\":0,\"tier\":\"job\",\"cgroup\":null,\
+             \"eof_grace\":0,\"term_grace\":0,\"queued\":true}}\n",
+            front = process(1),
+            child = process(2),
+        )
+    };
+    for (id, words) in [
+        ("aaaaaaa1", &["sweep"][..]),
+        ("aaaaaaa2", &["stop", "--now", "aaaaaaa2"]),
+        ("aaaaaaa3", &["stop", "--all", "--now"]),
+    ] {
+        let path = folder.join(format!("{id}.json"));
+        std::fs::write(&path, record(id)).expect("written");
+        std::fs::write(folder.join(format!("{id}.lock")), "").expect("written");
+        let said = run(words);
+        assert!(stranger.try_wait().expect("known").is_none(), "{words:?} hit a stranger: {said:?}");
+        run(&["sweep"]);
+        assert!(!path.exists(), "the record was read, and is gone: {words:?} {said:?}");
+    }
+    assert!(stranger.try_wait().expect("known").is_none() && stage.find(" stranger").is_some());
+    stage.terminate(&number);
+    stranger.wait().expect("ended");
+    stage.time_until_empty();
+}

@@ -1,5 +1,7 @@
 //! A name that at most one live tree holds.
 
+use std::time::Duration;
+
 use under_wine::{DEADLINE, Stage, kill, within};
 
 const NAME: &str = "under-wine";
@@ -121,6 +123,43 @@ fn a_holder_is_replaced_and_nothing_of_it_is_left_when_the_next_one_starts() {
     let left: Vec<_> = stage.seen().into_iter().filter(|seen| is_of_tree(&seen.line)).collect();
     assert!(left.is_empty(), "{left:#?}");
     assert_eq!(stage.told("code"), "1", "the first one was ended");
+    end_all(&stage);
+}
+
+#[test]
+fn a_holder_that_is_starting_is_not_replaced_before_it_is_ready() {
+    let stage = Stage::new("slot-starting");
+    // The front is stopped inside of its start. Its child may run already, and a child that runs is replaced, but not in the middle of a start.
+    let (front, ()) = stage.freeze(|| contend(&stage, "waits", &[], "sleep", "first"));
+    let shown = shows(&stage, "held by");
+    assert!(shown.contains(": starting"), "{shown}");
+    contend(&stage, "waits", &["--if-taken", "replace"], "sleep", "next");
+    shows(&stage, "wants to replace");
+    // For longer than a holder may take to answer, after which one that is ready would be ended.
+    let is_touched = || {
+        let is_there = stage.seen().iter().any(|seen| {
+            seen.line.contains("nostray.exe") && !seen.line.contains(" host ") && seen.line.ends_with(" first")
+        });
+        (!is_there || stage.has_told("next")).then_some(())
+    };
+    assert!(within(Duration::from_secs(7), is_touched).is_none(), "{:#?}", stage.seen());
+    let shown = text(&stage, &["slot", "show", &name_of(&stage)]);
+    assert!(shown.contains(": starting") && shown.contains("wants to replace"), "{shown}");
+    stage.thaw(&front);
+    stage.told("next");
+    let left: Vec<_> = stage
+        .seen()
+        .into_iter()
+        .filter(|seen| seen.line.ends_with(" first") && !seen.line.contains(" host "))
+        .collect();
+    assert!(left.is_empty(), "nothing is left of the first: {left:#?}");
+    // The first one was ready before anything was asked of it.
+    let log = text(&stage, &["log"]);
+    let id = log.lines().find(|line| line.contains(&format!("{}: taken", name_of(&stage))));
+    let id = id.and_then(|line| line.split_whitespace().nth(1)).expect("an id");
+    let at = |part: &str| log.lines().position(|line| line.contains(id) && line.contains(part));
+    let order = [at("started for"), at("ready: child"), at("asked to hand over"), at("nothing is left")];
+    assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{log}");
     end_all(&stage);
 }
 
