@@ -49,16 +49,22 @@ _HOMES = {
     "nostray._status": "Exit",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+_MODULES = ("asyncio", "mcp", "parent", "registry")
 
-
-# What only tells where the program is, or how it is called.
-_ON_WINDOWS = ("subprocess", "nostray._errors", "nostray._options")
+if IS_WINDOWS:
+    # There is only what tells where the program is, or how it is called. The other names are as if they were not defined, so that
+    # `hasattr`, `dir` and `from nostray import *` work as they do for any module.
+    _HOMES_ON_WINDOWS = ("subprocess", "nostray._errors", "nostray._options")
+    _MISSING: set[str] = {*_MODULES, *(name for name, home in _HOME_OF.items() if home not in _HOMES_ON_WINDOWS)}
+    __all__[:] = [name for name in __all__ if name not in _MISSING]
+else:
+    _MISSING = set()
 
 
 def __getattr__(name: str) -> Any:
-    if IS_WINDOWS and (name in ("asyncio", "mcp", "parent", "registry") or _HOME_OF.get(name, "subprocess") not in _ON_WINDOWS):
-        raise NotImplementedError(f"nostray.{name} is not there yet on Windows; start a child by what nostray.command() returns")
-    if name in ("asyncio", "mcp", "parent", "registry"):
+    if name in _MISSING:
+        raise AttributeError(f"nostray.{name} is not there yet on Windows; start a child by what nostray.command() returns")
+    if name in _MODULES:
         return import_module(f"{__name__}.{name}")
     if name == "__version__":
         from importlib.metadata import version
