@@ -61,6 +61,14 @@ pub(crate) fn run() -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
+/// Where a run has its records: in memory, as a user's runtime directory is; or where the user says. To remove a file from a disk that is told
+/// of each removal takes longer than the end of a tree.
+fn temporary_folder() -> PathBuf {
+    const IN_MEMORY: &str = "/dev/shm";
+    let is_free = std::env::var_os("TMPDIR").is_none() && Path::new(IN_MEMORY).is_dir();
+    if is_free { IN_MEMORY.into() } else { std::env::temp_dir() }
+}
+
 /// What a run has outside of itself; removed with the value.
 struct Run {
     mark: String,
@@ -79,7 +87,7 @@ impl Run {
         let program = profile.join("deps").join(format!("nostray-bench-inside-{mark}"));
         std::fs::create_dir_all(profile.join("deps"))?;
         std::fs::hard_link(&me, &program).or_else(|_| std::fs::copy(&me, &program).map(drop))?;
-        let folder = std::env::temp_dir().join(format!("nostray-bench-{mark}"));
+        let folder = temporary_folder().join(format!("nostray-bench-{mark}"));
         let run = Self { mark, program, folder, target };
         std::fs::create_dir_all(&run.folder)?;
         Ok(run)

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use crate::managed::ways::managed;
 use crate::programs::{Programs, until_none_runs};
@@ -10,7 +11,7 @@ use crate::report::{Report, Table};
 use crate::share::ways::share;
 use crate::stats::{Spread, ratios};
 use crate::targets::verdict;
-use crate::traffic::{Amount, Way, dense_loads, measure, native, native_loads, watch};
+use crate::traffic::{Amount, Limits, Way, dense_loads, measure, native, native_loads, watch};
 use crate::variants::{direct, nostray_run};
 use crate::{Failure, args, memory, screen, start};
 
@@ -34,14 +35,24 @@ pub(crate) fn run(options: &args::Builds) -> Result<ExitCode, Failure> {
     let (_, sizes) = memory::measure(&variants, &here, if options.quick { 3 } else { 9 })?;
     rows.add("memory around an idle child, KiB", 0, sizes[0].1, sizes[1].1, sizes[1].1.median / sizes[0].1.median);
 
-    let (echo, passes) = (native(0)?, if options.quick { 5 } else { 15 });
-    let amount = Amount { passes, turns: 2, warm_up: 200, limits: None };
+    let (echo, passes) = (native(0)?, if options.quick { 5 } else { 9 });
+    // Long messages full of structure take seconds each turn, and a processor time a message needs no more than this.
+    let limits = Limits {
+        sending: Duration::from_millis(400),
+        silence: Duration::from_secs(10),
+        all: Duration::from_secs(15),
+    };
+    let amount = |turns| Amount { passes, turns, warm_up: 200, limits: Some(limits) };
+    let (short, long): (Vec<_>, Vec<_>) =
+        [native_loads(), dense_loads()].concat().into_iter().partition(|load| load.size < 1 << 10);
     let share = |programs| share(programs, &[]);
     for (name, variants) in
         [("run --respawn", [managed(&here), managed(&other)]), ("share", [share(&here), share(&other)])]
     {
         let ways = variants.map(Way::through);
-        for seen in measure(&ways, &echo, &[native_loads(), dense_loads()].concat(), &amount)? {
+        // Short messages are so soon answered that one turn is too short for the kernel's clock of processor time.
+        let short = measure(&ways, &echo, &short, &amount(10))?;
+        for seen in short.into_iter().chain(measure(&ways, &echo, &long, &amount(1))?) {
             let [mine, theirs] = [&seen.ways[0], &seen.ways[1]];
             let [size, in_flight] = seen.name();
             let ratio = Spread::of(&ratios(&theirs.busy, &mine.busy)).median;

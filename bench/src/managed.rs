@@ -85,13 +85,14 @@ fn all_tables(ways: &[Way], server: &Server, seen: &[Seen], amount: &Amount) -> 
 
 /// The worst of each kind, in words that begin with `whose`.
 pub(crate) fn check_traffic(targets: &mut Targets, whose: &str, name: &str, all: &[Seen]) {
-    let target = format!("<= {:.2}", tables::MOST_ADDED);
-    let seen = all.iter().map(Costs).filter_map(|seen| Some((seen.added_ratio().value()?, seen)));
-    if let Some((ratio, worst)) = seen.max_by(|a, b| a.0.total_cmp(&b.0)) {
-        let what = format!("{whose}added latency / the relay's, {name}, worst: {}", which(worst));
-        targets.line(&what, &target, worst.added_ratio().show(), ratio <= tables::MOST_ADDED);
-    } else {
-        targets.unknown(&format!("{whose}added latency / the relay's, {name}"), &target, "in the noise");
+    for seen in all.iter().map(Costs).filter(Costs::is_short) {
+        let (what, most) =
+            (format!("{whose}added latency / the relay's, {name}, {}", which(seen)), seen.most_added());
+        let (target, ratio) = (format!("<= {most:.2}"), seen.added_ratio());
+        match ratio.value() {
+            Some(value) => targets.line(&what, &target, ratio.show(), value <= most),
+            None => targets.unknown(&what, &target, "in the noise"),
+        }
     }
     let long = all.iter().map(Costs).filter(|seen| seen.is_long()).map(|seen| (seen.throughput_ratio(), seen));
     if let Some((Spread { median, .. }, worst)) = long.min_by(|a, b| a.0.median.total_cmp(&b.0.median)) {

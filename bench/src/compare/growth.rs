@@ -12,6 +12,7 @@ use straight::{Quantity, Straight};
 use super::{Answer, Check, Ground};
 use crate::Failure;
 use crate::chart::{Chart, Curve, Curves};
+use crate::targets::missed;
 use crate::traffic::native;
 
 pub(super) fn measure(ground: &Ground) -> Result<Answer, Failure> {
@@ -23,7 +24,9 @@ pub(super) fn measure(ground: &Ground) -> Result<Answer, Failure> {
         .collect::<Result<_, Failure>>()?;
     let straight: Vec<Straight> = rows.iter().flat_map(|(kind, all)| straight::of(*kind, all)).collect();
     let mut tables: Vec<_> = rows.iter().map(|(kind, all)| tables::table(*kind, all, &amount)).collect();
-    tables.push(tables::straight(&straight));
+    let key = tables::a_further_key(&rows);
+    let missed = missed(&key);
+    tables.extend([tables::straight(&straight), key]);
     Ok(Answer {
         title: "How it grows",
         lead: format!(
@@ -36,7 +39,7 @@ pub(super) fn measure(ground: &Ground) -> Result<Answer, Failure> {
         ),
         tables,
         charts: charts(&rows),
-        worse: straight.iter().filter_map(Straight::complaint).collect(),
+        worse: missed.into_iter().chain(straight.iter().filter_map(Straight::complaint)).collect(),
         checks: rows
             .iter()
             .flat_map(|(kind, all)| checks(*kind, all))

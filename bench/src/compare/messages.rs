@@ -14,6 +14,7 @@ use super::{Answer, Ground, Size};
 use crate::Failure;
 use crate::chart::{Bar, Bars, Chart, Scale};
 use crate::stats::Spread;
+use crate::targets::missed;
 use crate::traffic::{
     Amount, Limits, Load, Passes, Seen, Server, everything_loads, measure_leniently, native, native_loads, together,
 };
@@ -61,7 +62,7 @@ pub(super) fn measure(ground: &Ground) -> Result<Answer, Failure> {
     let found = ways.found(&echo, &seen);
     let together = ways.found(&echo, &together);
     let reached = reached::table(&found, &together);
-    answer.worse.splice(0..0, reached::missed(&reached));
+    answer.worse.splice(0..0, missed(&reached));
     answer.tables.insert(0, reached);
     answer.charts = charts(&found, &together);
     Ok(answer)

@@ -19,6 +19,8 @@ use crate::teardown::{GRACES, Outcomes, Seen, Survivors, Times};
 use crate::traffic::{native, watch};
 use crate::{Failure, targets, teardown, variants};
 
+/// How long the first crash of a server may keep a call waiting, in milliseconds.
+const MOST_OF_A_RESPAWN: f64 = 10.0;
 const MS: Unit = Unit { name: "ms", digits: 0 };
 const STARTS: Unit = Unit { name: "starts", digits: 0 };
 
@@ -62,8 +64,11 @@ pub(super) fn measure(ground: &Ground) -> Result<Answer, Failure> {
     let mut tables = vec![revival::table(&with, &signs, rounds), crash_loop::table(&looped, minute)];
     tables.append(&mut trees);
     let mut reached = Targets::new("Targets for recovery");
+    respawn_targets(&mut reached, &with);
     targets::teardown(&mut reached, &times);
-    tables.push(reached.table());
+    let reached = reached.table();
+    let missed = targets::missed(&reached);
+    tables.push(reached);
     Ok(Answer {
         title: "Recovery",
         lead: "How long a host waits for its next answer when its server was killed; how often a server is started that ends at once; and \
@@ -71,9 +76,21 @@ pub(super) fn measure(ground: &Ground) -> Result<Answer, Failure> {
             .to_owned(),
         tables,
         charts: charts(&with, &signs, &looped, minute),
-        worse: worse(&with, &signs, &looped, &times),
+        worse: missed.into_iter().chain(worse(&with, &signs, &looped, &times)).collect(),
         checks: checks(&with, &looped, &times).into_iter().chain([Check::no_child_left(ground)]).collect(),
     })
+}
+
+/// The first failure of a server that has served, with a server that needs next to no time to start.
+fn respawn_targets(targets: &mut Targets, with: &[With]) {
+    for revival in with.first().iter().flat_map(|with| &with.all).filter(|revival| revival.ours) {
+        let what = format!("{}: `kill -9` of the native echo to the next answer, p50", revival.name);
+        let target = format!("<= {MOST_OF_A_RESPAWN} ms");
+        match revival.outcome.spread() {
+            Some(ms) => targets.line(&what, &target, format!("{} ms", ms.show(1)), ms.median <= MOST_OF_A_RESPAWN),
+            None => targets.unknown(&what, &target, &revival.outcome.show()),
+        }
+    }
 }
 
 fn charts(with: &[With], signs: &[Revival], looped: &[Looped], minute: Duration) -> Vec<Chart> {

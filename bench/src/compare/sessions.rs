@@ -11,7 +11,7 @@ use super::contenders::{Contender, wrappers};
 use super::{Answer, Check, Ground};
 use crate::report::Table;
 use crate::stats::Spread;
-use crate::targets::Targets;
+use crate::targets::{Targets, missed};
 use crate::traffic::{Server, native};
 use crate::variants::nostray_run;
 use crate::{Failure, managed, memory};
@@ -20,6 +20,8 @@ use crate::{Failure, managed, memory};
 const MOST_OF_RUN: f64 = 1024.0;
 /// All of nostray's processes around a supervised child.
 const MOST_OF_MANAGED: f64 = 4096.0;
+/// All of nostray's processes around the one session of a shared child, the broker among them.
+const MOST_OF_FIRST: f64 = 2048.0;
 /// Each session that shares a child, after the first.
 const MOST_OF_FURTHER: f64 = 512.0;
 const MOST_OF_BROKER: f64 = 5120.0;
@@ -35,7 +37,8 @@ pub(super) fn measure(ground: &Ground) -> Result<Answer, Failure> {
     let (wrapper, sizes) = memory::measure(&variants, &ground.programs, passes)?;
     let run = sizes.first().ok_or("no variant was measured")?.1;
     let targets = targets(ground, &rows, run, &echo)?;
-    let worse = worse::sentences(&rows).into_iter().chain(worse::of_wrappers(&sizes)).collect();
+    let worse =
+        missed(&targets).into_iter().chain(worse::sentences(&rows)).chain(worse::of_wrappers(&sizes)).collect();
     Ok(Answer {
         title: "What a session costs",
         lead: format!(
@@ -70,6 +73,8 @@ fn targets(ground: &Ground, rows: &[Row], run: Spread, echo: &Server) -> Result<
     line("`run --respawn`, after a call", MOST_OF_MANAGED, Some(managed.idle.median));
     line("`run --respawn`, after a message of 16 MiB", MOST_OF_MANAGED, Some(managed.after_huge.median));
     let share = rows.iter().find(|row| row.name == "nostray share");
+    let first = |row: &Row| Some(row.at(1)?.around().median * 1024.0);
+    line("`share`: one session, broker and all", MOST_OF_FIRST, share.and_then(first));
     line("`share`: each further session", MOST_OF_FURTHER, share.and_then(Row::further));
     line("`share`: the broker", MOST_OF_BROKER, share.and_then(Row::broker));
     Ok(targets.table())

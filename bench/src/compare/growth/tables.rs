@@ -5,6 +5,9 @@ use super::straight::Straight;
 use crate::report::Table;
 use crate::targets::Targets;
 
+/// In KiB.
+const MOST_OF_A_KEY: f64 = 717.0;
+
 pub(super) fn table(kind: Kind, all: &[Grown], amount: &Amount) -> Table {
     let columns = [
         "sessions",
@@ -44,6 +47,22 @@ pub(super) fn straight(all: &[Straight]) -> Table {
     for straight in all {
         let most = format!("<= {:.1}", straight.most());
         targets.line(&straight.words(), &most, format!("{:.2}", straight.factor), straight.holds());
+    }
+    targets.table()
+}
+
+/// What each further key takes, with its session.
+pub(super) fn a_further_key(rows: &[(Kind, Vec<Grown>)]) -> Table {
+    let mut targets = Targets::new("What a further key may hold: PSS");
+    let (what, target) =
+        ("a session with a key of its own, without its server", format!("<= {MOST_OF_A_KEY:.0} KiB"));
+    let keys = rows.iter().find(|(kind, _)| *kind == Kind::AKeyEach).map(|(_, all)| &all[..]);
+    match keys {
+        Some([first, .., last]) => {
+            let kib = (last.mib - first.mib) * 1024.0 / (last.sessions - first.sessions) as f64;
+            targets.line(what, &target, format!("{kib:.0} KiB"), kib <= MOST_OF_A_KEY);
+        }
+        _ => targets.unknown(what, &target, "not measured"),
     }
     targets.table()
 }
