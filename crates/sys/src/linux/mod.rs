@@ -13,6 +13,8 @@ pub mod listeners;
 pub mod local;
 pub mod mailbox;
 pub mod memory;
+#[cfg(target_arch = "x86_64")]
+pub mod memory_functions;
 pub mod namespace;
 pub mod other_end;
 pub mod pidfd;

@@ -13,10 +13,13 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
 /// Declares the function that is the program. It gets the arguments (only glibc gives them to a standard library that has not started
-/// the program) and returns the exit code.
+/// the program) and returns the exit code. Gives the program [functions for memory](crate::memory_functions) where the C library's are slow.
 #[macro_export]
 macro_rules! program {
     ($function:path) => {
+        #[cfg(all(target_arch = "x86_64", target_env = "musl"))]
+        $crate::use_memory_functions!();
+
         /// Where the C library starts the program.
         #[unsafe(no_mangle)]
         extern "C" fn main(count: i32, arguments: *const *mut u8) -> i32 {
