@@ -174,6 +174,29 @@ impl Flights {
         self.work + self.light > 0
     }
 
+    /// The ids of those that the host waits for, in their order, if each is a call that means nothing else and is answered alone.
+    pub(crate) fn usual(&self) -> Option<Vec<Id>> {
+        let is_unusual = |flight: &Flight| {
+            flight.note.is_some() || flight.batch.is_some() || flight.hold == Hold::Light || flight.is_withdrawn
+        };
+        if !self.twice.is_empty() || self.by_id.values().any(is_unusual) {
+            return None;
+        }
+        let waited_for = self.by_id.iter().filter(|(_, flight)| flight.hold == Hold::Work);
+        let mut all: Vec<_> = waited_for.map(|(id, flight)| (flight.serial, id)).collect();
+        all.sort_unstable_by_key(|(serial, _)| *serial);
+        Some(all.into_iter().map(|(_, id)| id.clone()).collect())
+    }
+
+    /// Those are in flight elsewhere from now on.
+    pub(crate) fn hand_over_usual(&mut self) {
+        self.by_id.retain(|_, flight| flight.hold != Hold::Work);
+        self.work = 0;
+        if self.by_id.is_empty() {
+            self.are_over();
+        }
+    }
+
     /// The child has answered this one, if its answer means nothing to us. Otherwise it stays.
     pub(crate) fn answered_plainly(&mut self, id: Id) -> Option<Flight> {
         let Entry::Occupied(place) = self.by_id.entry(id) else { return None };

@@ -44,10 +44,11 @@ impl LineChannel {
         Ok(Self { to: Outbox::new(Sink::Socket), handed: Some(Vec::new()), ..Self::new(ends, max_line) })
     }
 
-    /// Goes on over these two pipes, with what was not read to its end.
-    pub fn move_to(&mut self, Ends { writer, reader }: Ends) {
-        (self.writer, self.reader, self.handed) = (Some(writer), Some(reader), None);
+    /// Goes on over these two pipes, with what was not read to its end. Returns what it was over before.
+    pub fn move_to(&mut self, Ends { writer, reader }: Ends) -> Option<OwnedFd> {
+        (self.writer, self.handed) = (Some(writer), None);
         self.to = Outbox::new(Sink::OwnPipe);
+        self.reader.replace(reader)
     }
 
     /// Takes the descriptors that came with what was read.

@@ -320,6 +320,12 @@ impl Router {
         self.routes.never_matched()
     }
 
+    /// What is spoken.
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
     /// How many things are remembered. When no session is left and the child is gone, it is nothing.
     #[must_use]
     pub fn footprint(&self) -> usize {

@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nostray_registry::Lease;
-use nostray_supervise::LineChannel;
 use nostray_supervise::wire::{ToFront, control_line};
+use nostray_supervise::{LineChannel, Protocol, StewardEnd};
 use nostray_sys::Pidfd;
 use nostray_sys::identity::Identity;
 use nostray_sys::local;
@@ -16,11 +16,17 @@ use crate::router::SessionId;
 /// What is gathered for one reader is written beyond this, which fits into a pipe.
 pub(super) const GATHERED: usize = 60 << 10;
 
+/// What waits for a host that goes by the shortcut.
+const MAX_WAITING: usize = 256 << 10;
+
 /// One attached session.
 #[derive(Debug)]
 pub(super) struct Attachment {
     pub(super) session_id: SessionId,
     pub(super) channel: LineChannel,
+    /// By which descriptors come.
+    connection: OwnedFd,
+    pub(super) shortcut: Option<Shortcut>,
     pub(super) lease: Lease,
     pub(super) linger: Duration,
     pub(super) inbound: Inbound,
@@ -34,6 +40,14 @@ pub(super) struct Attachment {
     pub(super) leaves_at: Option<Instant>,
     /// It is to be detached, and why.
     pub(super) gone: Option<String>,
+}
+
+/// The host's own streams, by which the session goes: see [`StewardEnd`].
+#[derive(Debug)]
+pub(super) struct Shortcut {
+    pub(super) number: u64,
+    /// Nothing until the front has handed them over. Nothing is said to it until then.
+    pub(super) end: Option<Box<StewardEnd>>,
 }
 
 /// Where the lines of a session go.
@@ -51,7 +65,7 @@ impl Attachment {
     /// Tells a session that it is welcome, and how to go on.
     pub(super) fn new(
         session_id: SessionId,
-        connection: &OwnedFd,
+        connection: OwnedFd,
         welcome: &ToFront,
         lease: Lease,
         linger: Duration,
@@ -63,6 +77,8 @@ impl Attachment {
         Ok(Self {
             session_id,
             channel: LineChannel::new(ours, max_line),
+            connection,
+            shortcut: None,
             lease,
             linger,
             inbound: Inbound::Routed,
@@ -74,7 +90,59 @@ impl Attachment {
         })
     }
 
+    /// Says nothing more to the front until its shortcut begins.
+    pub(super) fn wait_for_shortcut(&mut self, number: u64) {
+        self.end_shortcut();
+        self.tell(&ToFront::ShortcutMayBegin(number));
+        self.shortcut = Some(Shortcut { number, end: None });
+    }
+
+    /// Takes the shortcut that the front has opened. One that cannot be used is given back at once.
+    pub(super) fn begin_shortcut(&mut self, number: u64, protocol: Protocol, max_line: usize) {
+        let mut handed = Vec::new();
+        local::receive_with(self.connection.as_fd(), &mut [0], &mut handed).ok();
+        let Some(shortcut) = self.shortcut.as_mut().filter(|shortcut| shortcut.number == number) else { return };
+        shortcut.end = StewardEnd::take(handed, protocol, max_line).map(Box::new);
+        if shortcut.end.is_none() {
+            self.end_shortcut();
+        }
+        // What was said meanwhile.
+        for line in std::mem::take(&mut self.out).split_inclusive(|byte| *byte == b'\n') {
+            let from = self.out.len();
+            self.out.extend_from_slice(line);
+            self.has_gathered(from);
+        }
+    }
+
+    /// Gives the host's streams back to the front.
+    pub(super) fn end_shortcut(&mut self) {
+        if let Some(Shortcut { number, .. }) = self.shortcut.take() {
+            self.channel.write(&control_line(&ToFront::ShortcutOver(number)));
+        }
+    }
+
+    /// The host's own streams, if the session goes by them.
+    pub(super) fn shortcut_end(&mut self) -> Option<&mut StewardEnd> {
+        self.shortcut.as_mut()?.end.as_deref_mut()
+    }
+
+    /// The rest of what is to be written, from there on, is a line. If it is not a usual one, the session goes by the front again.
+    pub(super) fn has_gathered(&mut self, from: usize) {
+        let end = self.out.len();
+        if let Some(shortcut) = self.shortcut.as_mut().and_then(|shortcut| shortcut.end.as_mut())
+            && !shortcut.passes(self.out[from..].trim_ascii_end(), end)
+        {
+            self.end_shortcut();
+        }
+    }
+
+    /// How much waits for the session.
+    pub(super) fn pending_bytes(&self) -> usize {
+        self.channel.pending_bytes() + self.out.len()
+    }
+
     pub(super) fn tell(&mut self, word: &ToFront) {
+        self.end_shortcut();
         self.flush();
         self.channel.write(&control_line(word));
     }
@@ -87,6 +155,14 @@ impl Attachment {
 
     /// Writes what has been gathered.
     pub(super) fn flush(&mut self) {
+        if let Some(Shortcut { end, .. }) = &mut self.shortcut {
+            let is_written = end.as_mut().is_none_or(|end| end.write(&mut self.out).is_ok());
+            if is_written && self.out.len() <= MAX_WAITING {
+                return;
+            }
+            // The host reads no more, or more slowly than is good for the others.
+            self.end_shortcut();
+        }
         if !self.out.is_empty() {
             self.channel.write(&self.out);
             self.out.clear();
@@ -164,6 +240,13 @@ impl Attachments {
     /// The file descriptors of all sessions. No other process may keep them open.
     pub(super) fn connections(&self) -> Vec<BorrowedFd<'_>> {
         let hosts = self.all().filter_map(|attachment| attachment.host.as_ref().map(|(_, handle)| handle.as_fd()));
-        self.all().flat_map(|attachment| attachment.channel.file_descriptors()).chain(hosts).collect()
+        let shortcuts = self.all().filter_map(|attachment| attachment.shortcut.as_ref()?.end.as_ref());
+        let connections = self.all().map(|attachment| attachment.connection.as_fd());
+        self.all()
+            .flat_map(|attachment| attachment.channel.file_descriptors())
+            .chain(shortcuts.flat_map(|shortcut| shortcut.file_descriptors()))
+            .chain(connections)
+            .chain(hosts)
+            .collect()
     }
 }

@@ -95,7 +95,7 @@ impl Steward {
         let max_line = self.keeper.config().max_line;
         let welcome = ToFront::Welcome { id: self.keeper.id().to_string(), name: self.keeper.name() };
         // Without another file it finds the connection closed, and asks again.
-        let Ok(attachment) = Attachment::new(session_id, &connection, &welcome, lease, linger, max_line) else {
+        let Ok(attachment) = Attachment::new(session_id, connection, &welcome, lease, linger, max_line) else {
             return;
         };
         let (front, session) = (attachment.front(), attachment.lease.session.clone());

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use nostray_rpc::{Found, Lines};
-use nostray_supervise::Cause;
 use nostray_supervise::wire::{ToFront, ToSteward, parse_control};
+use nostray_supervise::{Cause, Moment, Unusual};
 use nostray_sys::allocator;
 
 use super::Steward;
@@ -20,6 +20,8 @@ const MAX_PIPE_BYTES: usize = 1 << 20;
 /// A session that does not read gets no more notifications beyond this, and is given up beyond that.
 const DROP_NOTIFICATIONS_AT: usize = 16 << 20;
 const DETACH_AT: usize = 192 << 20;
+/// With more sessions, none goes by the shortcut: each that does needs six more files, and memory.
+const MAX_WITH_SHORTCUTS: usize = 32;
 /// How long after the last long line the memory for long lines is given back.
 const TIDY_AFTER: Duration = Duration::from_millis(500);
 
@@ -30,6 +32,12 @@ impl Steward {
         let session_id = attachment.session_id;
         let Some((count, mut lines)) = attachment.channel.read_into(&mut self.room) else { return };
         self.session_says(session_id, &mut lines);
+        if count == Some(0)
+            && let Some(attachment) = self.attachments.of(session_id)
+        {
+            // A front that has handed the host's streams over ends without a word if it is killed. The host must see them close.
+            attachment.shortcut = None;
+        }
         self.tidy_after(&lines);
         self.flush();
         let eof = self.keeper.config().spec.graces.eof();
@@ -43,6 +51,45 @@ impl Steward {
         }
         self.settle();
         self.see_off();
+    }
+
+    /// Reads what the host of a session says that goes by the shortcut.
+    pub(super) fn read_shortcut(&mut self, at: usize) {
+        let Some(attachment) = self.attachments.at(at) else { return };
+        let session_id = attachment.session_id;
+        let Some(shortcut) = attachment.shortcut_end() else { return };
+        match shortcut.read(&mut self.room) {
+            Ok(Some(mut lines)) => {
+                self.host_says(session_id, &mut lines);
+                if let Some(shortcut) = self.attachments.of(session_id).and_then(Attachment::shortcut_end) {
+                    shortcut.return_lines(lines, &mut self.room);
+                }
+            }
+            Ok(None) => return,
+            Err(Unusual) => attachment.end_shortcut(),
+        }
+        self.flush();
+        self.settle();
+        self.see_off();
+    }
+
+    /// Takes usual calls alone. The first line that is none is the front's, and all that follows.
+    fn host_says(&mut self, session_id: SessionId, lines: &mut Lines) {
+        let now = self.now();
+        while let Some(found) = lines.next_found() {
+            let Some(attachment) = self.attachments.of(session_id).filter(|attachment| attachment.gone.is_none())
+            else {
+                return;
+            };
+            let Some(shortcut) = attachment.shortcut_end() else { return };
+            match found {
+                Found::Whole(span) if shortcut.takes(lines.bytes(span.text.clone()), span.raw.len()) => {
+                    self.say_to_child(session_id, lines, span.text, now);
+                }
+                _ => return attachment.end_shortcut(),
+            }
+            self.perform_routing();
+        }
     }
 
     fn session_says(&mut self, session_id: SessionId, lines: &mut Lines) {
@@ -61,21 +108,25 @@ impl Steward {
                 Found::Whole(span) if attachment.inbound != Inbound::Routed => {
                     attachment.give_back(lines.bytes(span.text))
                 }
-                Found::Whole(span) => match self.router.session_says(session_id, lines.bytes(span.text.clone()), now)
-                {
-                    FromSession::ToChild(edits) => self.pass_to_child(lines, span.text, &edits),
-                    FromSession::Swallow => {}
-                    FromSession::Elsewhere { variant, why } => {
-                        let text = lines.bytes(span.text);
-                        send_elsewhere(attachment, variant, why, [text].into_iter());
-                    }
-                },
+                Found::Whole(span) => self.say_to_child(session_id, lines, span.text, now),
                 Found::TooLong { length, summary } => {
                     let limit = self.keeper.config().max_line;
                     self.router.session_said_too_much(session_id, length, limit, &summary);
                 }
             }
             self.perform_routing();
+        }
+    }
+
+    fn say_to_child(&mut self, session_id: SessionId, lines: &mut Lines, text: Range<usize>, now: Moment) {
+        match self.router.session_says(session_id, lines.bytes(text.clone()), now) {
+            FromSession::ToChild(edits) => self.pass_to_child(lines, text, &edits),
+            FromSession::Swallow => {}
+            FromSession::Elsewhere { variant, why } => {
+                if let Some(attachment) = self.attachments.of(session_id) {
+                    send_elsewhere(attachment, variant, why, [lines.bytes(text)].into_iter());
+                }
+            }
         }
     }
 
@@ -99,6 +150,26 @@ impl Steward {
             ToSteward::Told => {
                 if self.attachments.of(session_id).is_some_and(|attachment| attachment.inbound == Inbound::Routed) {
                     self.router.told(session_id);
+                }
+            }
+            ToSteward::Shortcut(number) => {
+                let may = self.is_up && self.attachments.len() <= MAX_WITH_SHORTCUTS;
+                let Some(attachment) = self.attachments.of(session_id) else { return };
+                if may && attachment.inbound == Inbound::Routed && attachment.channel.is_flushed() {
+                    attachment.wait_for_shortcut(*number);
+                } else {
+                    attachment.tell(&ToFront::ShortcutOver(*number));
+                }
+            }
+            ToSteward::ShortcutBegins(number) => {
+                let (protocol, max_line) = (self.router.protocol(), self.keeper.config().max_line);
+                let Some(attachment) = self.attachments.of(session_id) else { return };
+                attachment.begin_shortcut(*number, protocol, max_line);
+            }
+            ToSteward::EndShortcut(number) => {
+                let Some(attachment) = self.attachments.of(session_id) else { return };
+                if attachment.shortcut.as_ref().is_some_and(|shortcut| shortcut.number == *number) {
+                    attachment.end_shortcut();
                 }
             }
             ToSteward::Wake => {
@@ -153,7 +224,7 @@ impl Steward {
         self.flush_to_child_if(0);
         for attachment in self.attachments.all_mut() {
             attachment.flush();
-            if attachment.channel.pending_bytes() > DETACH_AT {
+            if attachment.pending_bytes() > DETACH_AT {
                 attachment.gone.get_or_insert_with(|| "it does not read what it is told".to_owned());
             }
         }
@@ -220,7 +291,7 @@ impl Steward {
                     let line = edits.line(lines.bytes(span.text));
                     for session_id in session_ids {
                         let Some(attachment) = self.attachments.of(session_id) else { continue };
-                        if attachment.channel.pending_bytes() < DROP_NOTIFICATIONS_AT {
+                        if attachment.pending_bytes() < DROP_NOTIFICATIONS_AT {
                             gather(attachment, &line);
                         } else {
                             // Otherwise a slow session would slow down the others.
@@ -239,9 +310,12 @@ impl Steward {
     fn pass_to_session(&mut self, session_id: SessionId, lines: &mut Lines, text: Range<usize>, edits: &Edits) {
         let Some(attachment) = self.attachments.of(session_id) else { return };
         if text.len() <= LONG_LINE {
+            let from = attachment.out.len();
             edits.apply(lines.bytes(text), &mut attachment.out);
             attachment.out.push(b'\n');
+            attachment.has_gathered(from);
         } else {
+            attachment.end_shortcut();
             attachment.flush();
             say_long(&mut attachment.channel, lines, text, edits);
         }
@@ -291,7 +365,9 @@ impl Steward {
 
 /// Keeps a line until the rest of what is being read has been seen, so that all of it is written at once.
 fn gather(attachment: &mut Attachment, line: &[u8]) {
+    let from = attachment.out.len();
     attachment.out.extend_from_slice(line);
+    attachment.has_gathered(from);
     if attachment.out.len() > GATHERED {
         attachment.flush();
     }

@@ -9,6 +9,7 @@ use nostray_sys::descriptors::write_to_stderr_at_once;
 use nostray_sys::poll::Until;
 
 use super::Steward;
+use super::attachments::Shortcut;
 
 /// With more than this pending for one side, what would go there is not read.
 const PAUSE_READING_AT: usize = 1 << 20;
@@ -21,8 +22,10 @@ const BROKER: usize = 2;
 const CHILD: usize = 3 + Claim::EVENTS;
 /// What happens about the slot that a child needs.
 const CLAIM: usize = 3;
-/// Three for each session: what it says, that it can be told more, and that its host has ended.
+/// Five for each session: what it says, that it can be told more, that its host has ended; and by the shortcut, what its host says and
+/// that it can be told more.
 const SESSIONS: usize = CHILD + ChildKeeper::EVENTS;
+const OF_SESSION: usize = 5;
 
 impl Steward {
     fn next_deadline(&self) -> Option<Instant> {
@@ -49,8 +52,8 @@ impl Steward {
         }
         // One session that does not read may hold up the child if it is alone; otherwise it must not.
         let is_alone = self.attachments.len() == 1;
-        let is_heard = !is_alone
-            || self.attachments.all().all(|attachment| attachment.channel.pending_bytes() < PAUSE_READING_AT);
+        let is_heard =
+            !is_alone || self.attachments.all().all(|attachment| attachment.pending_bytes() < PAUSE_READING_AT);
         self.keeper.want(events, CHILD, is_heard);
         if let Some(claim) = &self.claim {
             for (at, (fd, until)) in claim.watches().enumerate() {
@@ -60,16 +63,27 @@ impl Steward {
         let child_takes =
             self.keeper.child.as_ref().is_none_or(|child| child.channel.pending_bytes() < PAUSE_READING_AT);
         for (at, attachment) in self.attachments.numbered() {
-            let name = SESSIONS + 3 * at;
+            let name = SESSIONS + OF_SESSION * at;
             let may_speak = child_takes
                 && self.router.has_room(attachment.session_id)
-                && attachment.channel.pending_bytes() < PAUSE_READING_SESSION_AT;
+                && attachment.pending_bytes() < PAUSE_READING_SESSION_AT;
+            let shortcut = attachment.shortcut.as_ref();
             if let Some(reader) = attachment.channel.reader().filter(|_| attachment.leaves_at.is_none()) {
-                let until = if may_speak { Until::Readable } else { Until::HungUp };
+                // By the shortcut, only control lines come this way.
+                let until = if may_speak || shortcut.is_some() { Until::Readable } else { Until::HungUp };
                 events.want(name, reader.as_fd(), until, attachment.session_id.0);
             }
             if let Some(writer) = attachment.channel.pending_writer() {
                 events.want(name + 1, writer.as_fd(), Until::Writable, attachment.session_id.0);
+            }
+            if let Some(Shortcut { number, end: Some(shortcut) }) = shortcut {
+                let stamp = attachment.session_id.0.rotate_left(32) ^ number;
+                if may_speak {
+                    events.want(name + 3, shortcut.from_host(), Until::Readable, stamp);
+                }
+                if let Some(to_host) = shortcut.pending_to_host() {
+                    events.want(name + 4, to_host, Until::Writable, stamp);
+                }
             }
             if let Some((_, host)) = &attachment.host {
                 events.want(name + 2, host.as_fd(), Until::Readable, attachment.session_id.0);
@@ -89,15 +103,17 @@ impl Steward {
             BROKER => self.broker_is_gone(),
             CLAIM..CHILD => {} // it goes on by itself
             name if name >= SESSIONS => {
-                let at = (name - SESSIONS) / 3;
+                let at = (name - SESSIONS) / OF_SESSION;
                 let Some(attachment) = self.attachments.at(at) else { return };
-                match (name - SESSIONS) % 3 {
+                match (name - SESSIONS) % OF_SESSION {
                     0 => self.read_session(at),
                     1 => {
                         attachment.channel.flush();
                         let holds_spare_memory = attachment.channel.holds_spare_memory();
                         self.tidy_after_saying(holds_spare_memory);
                     }
+                    3 => self.read_shortcut(at),
+                    4 => attachment.flush(),
                     // Another session may have got this index since.
                     _ if attachment.host.as_ref().is_some_and(|(_, host)| host.has_ended().unwrap_or(false)) => {
                         let session_id = attachment.session_id;

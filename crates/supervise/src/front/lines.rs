@@ -22,11 +22,17 @@ const TIDY_AFTER: Duration = Duration::from_millis(500);
 
 impl Front<'_> {
     pub(super) fn read_host(&mut self) -> io::Result<()> {
-        let now = self.now();
         let Some(mut lines) = self.from_host.take() else { return Ok(()) };
         let count = stream::read(self.host.stdin, lines.space()).unwrap_or(Some(0));
-        let ended = count == Some(0);
         lines.filled(count.unwrap_or(0));
+        let passed = self.host_says(lines, count == Some(0));
+        self.consider_shortcut(passed);
+        Ok(())
+    }
+
+    /// Takes in what the host has said, here or to the steward. Returns how many of the lines pass as they came.
+    pub(super) fn host_says(&mut self, mut lines: Lines, ended: bool) -> usize {
+        let (now, mut passed) = (self.now(), 0);
         // Lines that go on as they are and follow each other are written in one piece.
         let mut run: Option<Range<usize>> = None;
         loop {
@@ -49,6 +55,7 @@ impl Front<'_> {
                             self.tell_child(&[lines.bytes(span.raw), end].concat());
                         }
                         Verdict::Forward => {
+                            passed += 1;
                             run = Some(run.map_or(span.raw.start, |run| run.start)..span.raw.end);
                         }
                         Verdict::Replace(line) => self.tell_child(&line),
@@ -72,7 +79,7 @@ impl Front<'_> {
             self.from_host = Some(lines);
         }
         self.perform();
-        Ok(())
+        passed
     }
 
     /// Passes on what was found. `is_last` if nothing else is to be done with what was found there.

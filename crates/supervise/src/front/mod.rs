@@ -4,6 +4,7 @@
 mod lines;
 mod own;
 mod shared;
+mod shortcut;
 mod status;
 mod upstream;
 mod wait;
@@ -203,7 +204,9 @@ impl Front<'_> {
 
     fn next_deadline(&mut self) -> Option<Instant> {
         let session = self.session.deadline().map(|at| self.began + at);
-        let link = self.upstream.shared().and_then(|shared| shared.link.deadline());
+        let shared = self.upstream.shared();
+        let link = shared
+            .and_then(|shared| [shared.link.deadline(), shared.shortcut.deadline()].into_iter().flatten().min());
         let own = [self.sweep_at, self.tidy_at, self.hung_up, self.farewell];
         own.into_iter().chain([session, self.keeper.deadline(), link]).flatten().min()
     }
@@ -259,6 +262,7 @@ impl Front<'_> {
         }
         self.perform();
         self.go_on_with_link();
+        self.look_at_shortcut();
         if let Some(loss) = self.keeper.end_on() {
             self.on_child_lost(loss);
         }

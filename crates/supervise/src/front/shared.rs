@@ -6,6 +6,7 @@ use std::time::Duration;
 use nostray_sys::descriptors::write_to_stderr_at_once;
 
 use super::Front;
+use super::shortcut::Shortcut;
 use super::upstream::Upstream;
 use crate::backoff::Backoff;
 use crate::child_keeper::ChildKeeper;
@@ -19,13 +20,15 @@ use nostray_pen::Rate;
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) link: Link,
+    /// Whether the steward reads and writes the host's streams itself.
+    pub(super) shortcut: Shortcut,
     /// What the user wants of the child. The steward keeps to it; the front does if it has to start a child of its own.
     child_policy: Policy,
 }
 
 impl Shared {
     pub(super) fn new(share: Share, child_policy: Policy) -> Self {
-        Self { link: Link::new(share), child_policy }
+        Self { link: Link::new(share), shortcut: Shortcut::default(), child_policy }
     }
 
     /// When the front attaches, which is not when the child is started: a lost link is taken up again at once, for as long as the
@@ -90,7 +93,8 @@ impl Front<'_> {
     /// Detaches. After the end of the host's input, what was asked may still be answered, within `patience`.
     pub(super) fn detach(&mut self, why: Why, patience: Duration) {
         let (generation, now) = (self.session.generation(), self.now());
-        let Some(Shared { link, .. }) = self.upstream.shared_mut() else { return };
+        let Some(Shared { link, shortcut, .. }) = self.upstream.shared_mut() else { return };
+        shortcut.abandon();
         self.status.down(&"this session has released it");
         if why == Why::Released && link.is_up && !patience.is_zero() {
             link.fall_silent(patience);
@@ -113,8 +117,8 @@ impl Front<'_> {
 
     pub(super) fn go_on_with_link(&mut self) {
         let max_line = self.keeper.config().max_line;
-        let Some(Shared { link, .. }) = self.upstream.shared_mut() else { return };
-        link.look_at_awaited(self.session.waits_for_child());
+        let Some(Shared { link, shortcut, .. }) = self.upstream.shared_mut() else { return };
+        link.look_at_awaited(self.session.waits_for_child() || shortcut.is_called_back());
         link.fall_silent_when_said();
         if link.parting.is_some_and(|until| until <= std::time::Instant::now()) {
             return self.link_is_lost();
@@ -127,7 +131,7 @@ impl Front<'_> {
     /// There is no way to a shared child, so there is one for this session alone.
     fn fall_back(&mut self, why: &str) {
         let (generation, now) = (self.session.generation(), self.now());
-        let Some(Shared { link, child_policy }) = self.upstream.shared_mut() else { return };
+        let Some(Shared { link, child_policy, .. }) = self.upstream.shared_mut() else { return };
         let child_policy = child_policy.clone();
         let is_required = link.share.required;
         self.upstream = Upstream::Own;
@@ -156,6 +160,12 @@ impl Front<'_> {
 
     /// Steward or broker have closed the connection.
     pub(super) fn link_is_lost(&mut self) {
+        let untaken = self.take_shortcut_back();
+        self.lose_link();
+        self.hear_again(&untaken);
+    }
+
+    fn lose_link(&mut self) {
         let (generation, now) = (self.session.generation(), self.now());
         let Some(shared) = self.upstream.shared_mut() else { return };
         let ends_with_child = shared.ends_with_child();
@@ -220,7 +230,20 @@ impl Front<'_> {
             return true;
         }
         let Some(message) = parse_control::<ToFront>(text) else { return true };
+        // A steward that says one of these has let go of the shortcut, or has not taken it.
+        let untaken = match &message {
+            ToFront::Down { .. } | ToFront::Leaving | ToFront::Over { .. } | ToFront::Elsewhere { .. } => {
+                self.take_shortcut_back()
+            }
+            ToFront::ShortcutOver(number) => self.shortcut_is_over(*number),
+            _ => Vec::new(),
+        };
+        self.hear_again(&untaken);
+        let Some(shared) = self.upstream.shared_mut() else { return false };
+        let link = &mut shared.link;
         match message {
+            ToFront::ShortcutMayBegin(number) => self.begin_shortcut(number),
+            ToFront::ShortcutOver(_) => {}
             ToFront::KeptBy(steward) => link.handed_to(steward),
             ToFront::Welcome { .. } if !link.is_welcome() => {
                 // No more files can be opened. The steward finds its ends closed.

@@ -68,7 +68,12 @@ impl Front<'_> {
         let is_daemon = shared.is_some_and(Shared::is_daemon);
         let events = &mut self.events;
         let mut want = |name: usize, fd: BorrowedFd<'_>, until, stamp| events.want(name, fd, until, stamp);
-        want(SIGNALS, self.keeper.opener.signals(), Until::Readable, 0);
+        // What comes while the shortcut is called back is taken in when the front has the way again.
+        let is_called_back = shared.is_some_and(|shared| shared.shortcut.is_called_back());
+        let is_away = shared.is_some_and(|shared| shared.shortcut.is_open());
+        if !is_called_back {
+            want(SIGNALS, self.keeper.opener.signals(), Until::Readable, 0);
+        }
         if !self.to_host.is_empty() && !self.host_deaf {
             want(TO_HOST, self.host.stdout, Until::Writable, 0);
         }
@@ -77,13 +82,14 @@ impl Front<'_> {
         }
         if self.from_host.is_some() && !self.host_gone {
             if !is_daemon
+                && !is_away
                 && self.session.has_room()
                 && !is_settling
                 && self.to_host.len() < PAUSE_READING_HOST_AT
                 && waiting < PAUSE_READING_AT
             {
                 want(FROM_HOST, self.host.stdin, Until::Readable, 0);
-            } else if self.keeper.opener.stdin_tells() && self.hung_up.is_none() {
+            } else if self.keeper.opener.stdin_tells() && self.hung_up.is_none() && !is_called_back {
                 // What the host says now cannot be taken in, but its end must be noticed.
                 want(HOST_HUNG_UP, self.host.stdin, Until::HungUp, 0);
             }
@@ -116,6 +122,10 @@ impl Front<'_> {
 
     pub(super) fn on(&mut self, source: Source) {
         let result = match source {
+            Source::Signals | Source::HostHungUp if self.is_shortcut_open() => {
+                self.call_shortcut_back();
+                Ok(())
+            }
             Source::Signals => {
                 self.on_signals();
                 Ok(())

@@ -62,8 +62,8 @@ enum Stage {
     Reaching { since: Instant, knock_at: Instant, start_at: Instant, look_for_it_at: Instant },
     /// Connected; steward or broker have until then to accept the session.
     Asking(LineChannel, Instant),
-    /// The session holds the child.
-    Holding(LineChannel),
+    /// The session holds the child. The socket carries descriptors only.
+    Holding(LineChannel, OwnedFd),
 }
 
 /// What came of an attempt.
@@ -94,20 +94,28 @@ impl Link {
 
     pub(crate) fn channel(&mut self) -> Option<&mut LineChannel> {
         match &mut self.stage {
-            Stage::Asking(channel, _) | Stage::Holding(channel) => Some(channel),
+            Stage::Asking(channel, ..) | Stage::Holding(channel, _) => Some(channel),
             Stage::Apart | Stage::Reaching { .. } => None,
         }
     }
 
     pub(crate) fn look(&self) -> Option<&LineChannel> {
         match &self.stage {
-            Stage::Asking(channel, _) | Stage::Holding(channel) => Some(channel),
+            Stage::Asking(channel, ..) | Stage::Holding(channel, _) => Some(channel),
             Stage::Apart | Stage::Reaching { .. } => None,
         }
     }
 
+    /// The socket by which the session attached.
+    pub(crate) fn socket(&self) -> Option<&OwnedFd> {
+        match &self.stage {
+            Stage::Holding(_, socket) => Some(socket),
+            Stage::Apart | Stage::Reaching { .. } | Stage::Asking(..) => None,
+        }
+    }
+
     pub(crate) fn holds(&self) -> bool {
-        matches!(self.stage, Stage::Holding(_))
+        matches!(self.stage, Stage::Holding(..))
     }
 
     /// Begins to look for the broker, unless that has been done.
@@ -123,10 +131,10 @@ impl Link {
     pub(crate) fn is_welcome(&mut self) -> bool {
         let Stage::Asking(channel, _) = &mut self.stage else { return true };
         let Ok([writer, reader]) = <[OwnedFd; 2]>::try_from(channel.take_handed()) else { return false };
-        channel.move_to(Ends { writer, reader });
+        let Some(socket) = channel.move_to(Ends { writer, reader }) else { return false };
         self.connections += 1;
         self.stage = match std::mem::replace(&mut self.stage, Stage::Apart) {
-            Stage::Asking(channel, _) => Stage::Holding(channel),
+            Stage::Asking(channel, _) => Stage::Holding(channel, socket),
             other => other,
         };
         true
@@ -170,7 +178,7 @@ impl Link {
         match &self.stage {
             Stage::Apart => false,
             Stage::Reaching { .. } | Stage::Asking(..) => true,
-            Stage::Holding(channel) => self.is_settling || channel.pending_bytes() > 0,
+            Stage::Holding(channel, _) => self.is_settling || channel.pending_bytes() > 0,
         }
     }
 
@@ -205,7 +213,7 @@ impl Link {
             Stage::Apart => None,
             Stage::Reaching { knock_at, .. } => Some(*knock_at),
             Stage::Asking(_, until) => Some(*until),
-            Stage::Holding(_) => self.parting,
+            Stage::Holding(..) => self.parting,
         };
         own.into_iter().chain(self.awaited.as_ref().and_then(AwaitedProcess::deadline)).min()
     }

@@ -410,6 +410,20 @@ fn cancelled_call(method: &str, params: Option<&[u8]>) -> Option<Id> {
     params.filter(|_| method == "$/cancelRequest").and_then(|params| id_at(params, &["id"]))
 }
 
+/// The id of a line of the host, if it is a call that means nothing to a session but its id: of such lines nearly all that a host says
+/// consists. As [`Session::host_says`] finds for a session that has made its handshake and replays nothing.
+pub(crate) fn usual_call(text: &[u8], protocol: Protocol) -> Option<Id> {
+    match quick_read(text)? {
+        QuickEnvelope::Request { id, method, middle }
+            if disputed::is_clear(&id, method, middle)
+                && (protocol == Protocol::JsonRpc || !means_something(method)) =>
+        {
+            Some(id)
+        }
+        _ => None,
+    }
+}
+
 /// Whether a method of the older era has a [`Note`] of its own.
 fn means_something(method: &[u8]) -> bool {
     matches!(

@@ -13,20 +13,21 @@ mod unread;
 
 use std::time::Duration;
 
-use nostray_registry::Traffic;
+use nostray_registry::{Method, Traffic};
 use nostray_rpc::{Id, error};
 use serde_json::json;
 
 use crate::cache::{Asker, Cache};
 use crate::error_text::{Outlook, ServerLabel};
-use crate::flights::Flights;
+use crate::flights::{Ask, Flights, Hold};
 use crate::lifecycle::{self, Activity, Lifecycle};
 use crate::lists::Seen;
 use crate::machine::{Cause, Event, Generation, Moment, Policy, State, Why};
-use crate::memory::Memory;
+use crate::memory::{Memory, Note};
 use crate::queue::Queue;
 use crate::replays::Replay;
 use crate::reverse::Reverse;
+pub(crate) use host::usual_call;
 use replay::{Checks, Gate};
 
 /// What is spoken.
@@ -264,6 +265,40 @@ impl Session {
     /// The cache, to be written down if it has changed.
     pub fn cache(&mut self) -> Option<&mut Cache> {
         self.cache.as_mut()
+    }
+
+    /// Whether all that passes may be usual: there is a child that knows all it must, and no answer to what a host says now means anything
+    /// but that its call has ended. Then lines may pass without this session.
+    pub(crate) fn is_usual(&self) -> bool {
+        matches!(self.lifecycle.state(), State::Ready { .. })
+            && self.gate.is_open()
+            && self.queue.is_empty()
+            && self.call_timeout.is_none()
+            && self.closing.is_none()
+            && !self.released
+            && !self.memory.replays.any()
+            && (self.protocol == Protocol::JsonRpc || self.memory.has_handshake() && !self.modern)
+            && !self.checks.are_open()
+            && !self.reverse.is_waiting(self.lifecycle.generation())
+    }
+
+    /// The calls that the host waits for, if they are usual ones, too: then they may be answered without this session.
+    pub(crate) fn usual_calls(&self) -> Option<Vec<Id>> {
+        if self.is_usual() { self.flights.usual() } else { None }
+    }
+
+    /// These calls pass without this session from now on.
+    pub(crate) fn calls_are_away(&mut self) {
+        self.flights.hand_over_usual();
+    }
+
+    /// These are in flight of the calls that have passed without this session, or were in flight before.
+    pub(crate) fn calls_are_back(&mut self, calls: Vec<Id>, now: Moment) {
+        for id in calls {
+            let ask = Ask { id, note: Note::Nothing, method: Method::default() };
+            self.flights.add(ask, Hold::Work, None, None, now);
+        }
+        self.settle(now);
     }
 
     /// The last lines of the child's standard error.

@@ -70,6 +70,13 @@ struct Check {
     cursor: Option<String>,
 }
 
+impl Checks {
+    /// Whether an answer to one of them is waited for.
+    pub(super) fn are_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+}
+
 impl Session {
     /// The child can be written to.
     pub fn child_started(&mut self, generation: Generation, now: Moment) {

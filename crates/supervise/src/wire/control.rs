@@ -67,6 +67,10 @@ pub enum ToFront {
         /// For a person.
         text: String,
     },
+    /// The shortcut of this number may begin: nothing more comes this way before.
+    ShortcutMayBegin(u64),
+    /// It is over, or does not begin: what it has not passed is the front's, and what follows comes this way.
+    ShortcutOver(u64),
     /// The broker leaves. The next call starts another one.
     Leaving,
     /// The child never comes back, so the session is over.
@@ -88,6 +92,12 @@ pub enum ToSteward {
     Told,
     /// Something waits for a child.
     Wake,
+    /// The front wants to open the shortcut of this number, and says nothing more before. The steward is to say nothing more, either.
+    Shortcut(u64),
+    /// It is open: the host's streams, and what else is needed, have come over the socket by which the session attached.
+    ShortcutBegins(u64),
+    /// It is to end.
+    EndShortcut(u64),
 }
 
 /// A message as a control line.

@@ -23,4 +23,4 @@ pub use steward::{FromBroker, Received, StewardSetup, ToBroker, receive, send};
 
 /// Raised when fronts, brokers and stewards of different versions would misunderstand each other. It is part of the socket's name, so
 /// they never meet.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;

@@ -72,7 +72,7 @@ pub fn make_room(socket: BorrowedFd<'_>) {
 }
 
 /// How many descriptors a message carries at most.
-const MAX_HANDED: usize = 2;
+const MAX_HANDED: usize = 5;
 
 /// Sends one message over a socket that keeps messages apart, with a descriptor or without.
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], with: Option<BorrowedFd<'_>>) -> io::Result<()> {

@@ -22,6 +22,7 @@ pub mod poll;
 pub mod proc;
 pub mod process;
 pub mod replace;
+pub mod shared_memory;
 pub mod shared_words;
 pub mod signal;
 pub mod standstill;

@@ -3,16 +3,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::Pid;
 use crate::descriptors::limit;
+use crate::shared_memory::SharedMemory;
 
 const WORD: usize = size_of::<u64>();
 /// More than a start needs.
@@ -20,47 +17,23 @@ const SPARE_FILES: u64 = 32;
 
 /// The counting side.
 #[derive(Debug)]
-pub struct SharedWords {
-    file: OwnedFd,
-    start: NonNull<AtomicU64>,
-    count: usize,
-}
-
-// SAFETY: the mapping belongs to this value alone, lives as long as it, and is only touched through atomics.
-unsafe impl Send for SharedWords {}
-// SAFETY: as above.
-unsafe impl Sync for SharedWords {}
+pub struct SharedWords(SharedMemory);
 
 impl SharedWords {
     /// So many zeros. Only pages that are written to take memory. An error where few more files may be opened: counting must not take
     /// the file descriptor that a start needs.
     pub fn new(count: usize) -> io::Result<Self> {
-        let length = count * WORD;
-        let file = memfd_create("nostray-counters", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        if u64::try_from(file.as_raw_fd()).is_ok_and(|number| number + SPARE_FILES > limit()) {
+        let memory = SharedMemory::new("nostray-counters", count * WORD)?;
+        if u64::try_from(memory.as_fd().as_raw_fd()).is_ok_and(|number| number + SPARE_FILES > limit()) {
             return Err(io::Error::other("few more files may be opened"));
         }
-        ftruncate(&file, length as u64)?;
-        // A file that shrinks below a mapping kills the process that touches it.
-        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        // SAFETY: a new mapping, at an address that the kernel chooses, of a file that is ours and cannot shrink.
-        let start = unsafe {
-            mmap(std::ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)?
-        };
-        let Some(mapped) = NonNull::new(start.cast::<AtomicU64>()) else {
-            return Err(io::Error::other("mapped at address zero"));
-        };
-        let words = Self { file, start: mapped, count };
-        // SAFETY: the whole mapping of above; a fork must not have it, and no fork of ours uses it.
-        unsafe { madvise(start, length, Advice::LinuxDontFork) }?;
-        Ok(words)
+        Ok(Self(memory))
     }
 
     /// The words.
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: mapped for as long as `self` lives, page-aligned, of this length, and any bits are a number.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
+        self.0.words()
     }
 
     /// Adds to a word. There is one counting process with one thread, so no locked instruction is needed.
@@ -73,20 +46,13 @@ impl SharedWords {
     /// The number of its file descriptor, by which others find it.
     #[must_use]
     pub fn number(&self) -> i32 {
-        self.file.as_raw_fd()
+        self.0.as_fd().as_raw_fd()
     }
 }
 
 impl AsFd for SharedWords {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
-    }
-}
-
-impl Drop for SharedWords {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length; no reference to it outlives `self`.
-        unsafe { munmap(self.start.as_ptr().cast(), self.count * WORD) }.ok();
+        self.0.as_fd()
     }
 }
 

@@ -8,7 +8,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags, fcntl_setfl, fstat};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::{SendAncillaryBuffer, SendFlags};
-use rustix::pipe::{PipeFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with};
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice};
+
+/// What a socket takes that can be written to: it says so while three quarters of its buffer are free.
+const MOVED_AT_ONCE: usize = 32 << 10;
 
 /// A pipe for a child: its end, and ours, which does not wait.
 #[derive(Debug)]
@@ -163,6 +166,28 @@ pub fn take_back(pipe: BorrowedFd<'_>) -> Vec<u8> {
         all.extend_from_slice(&buffer[..count]);
     }
     all
+}
+
+/// How much a pipe holds.
+#[must_use]
+pub fn capacity(pipe: BorrowedFd<'_>) -> usize {
+    fcntl_getpipe_size(pipe).unwrap_or(0)
+}
+
+/// Moves bytes from a pipe to another pipe or a socket, as many of these as can be moved at once; 0 if that is none. Each byte is in one of
+/// the two, whichever moment this process is killed at.
+pub fn move_on(pipe: &OwnedFd, to: BorrowedFd<'_>, kind: Sink, count: usize) -> io::Result<usize> {
+    // Whether a socket is waited for is a matter of its mode, which is the host's. One that can be written to takes a page.
+    let count = if kind == Sink::Socket {
+        let mut fds = [PollFd::from_borrowed_fd(to, PollFlags::OUT)];
+        if poll(&mut fds, Some(&Timespec::default()))? == 0 {
+            return Ok(0);
+        }
+        count.min(MOVED_AT_ONCE)
+    } else {
+        count
+    };
+    outcome(splice(pipe, None, to, None, count, SpliceFlags::NONBLOCK))
 }
 
 /// By which an open file can be opened anew.

@@ -1,0 +1,83 @@
+//! The shortcut as the front has it: opens it, and takes back what was on its way.
+
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nostray_rpc::{Id, QuickEnvelope, quick_read};
+use nostray_sys::local;
+use nostray_sys::stream::{self, Pipe, do_not_wait};
+
+use super::memory::{CallState, FIRST_LINE, HALF, MAX_CALLS, MAX_ID, Memory};
+
+/// The front's end.
+#[derive(Debug)]
+pub(crate) struct FrontEnd {
+    memory: Memory,
+    transit: OwnedFd,
+}
+
+/// What was on its way.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct TakenBack {
+    /// Calls that were not answered, in their order.
+    pub(crate) calls: Vec<Id>,
+    /// Answers that have not reached the host. The first one may have reached it in part.
+    pub(crate) undelivered: Vec<u8>,
+    /// What the host has said and no process has taken. The last line may be without its end.
+    pub(crate) untaken: Vec<u8>,
+}
+
+impl FrontEnd {
+    /// Opens a shortcut for a session with these calls in flight, and hands it to the steward at the other end of the socket.
+    pub(crate) fn open(calls: &[Id], socket: &OwnedFd, host: [BorrowedFd<'_>; 2]) -> io::Result<Self> {
+        let memory = Memory::new()?;
+        for (order, id) in calls.iter().enumerate() {
+            let id = id.to_json();
+            if order >= MAX_CALLS / 2 || id.len() > MAX_ID {
+                return Err(io::ErrorKind::OutOfMemory.into());
+            }
+            memory.add(order, id.as_bytes(), order as u64);
+        }
+        let Pipe { reader, writer } = Pipe::new()?;
+        // A user who has very many pipes gets smaller ones.
+        if stream::capacity(writer.as_fd()) < HALF {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        do_not_wait(&reader)?;
+        do_not_wait(&writer)?;
+        let [stdin, stdout] = host;
+        local::send_with(socket.as_fd(), b"!", &[memory.as_fd(), stdin, stdout, reader.as_fd(), writer.as_fd()])?;
+        Ok(Self { memory, transit: reader })
+    }
+
+    /// Grows with everything that passes.
+    pub(crate) fn activity(&self) -> u64 {
+        self.memory.activity()
+    }
+
+    /// How much has passed since it was opened.
+    pub(crate) fn passed(&self) -> u64 {
+        self.activity() - FIRST_LINE
+    }
+
+    /// The steward has let go of it, or has ended: takes back what was on its way.
+    pub(crate) fn take_back(self) -> TakenBack {
+        let mut undelivered = Vec::new();
+        let mut buffer = vec![0; HALF];
+        while let Ok(Some(count @ 1..)) = stream::read(&self.transit, &mut buffer) {
+            undelivered.extend_from_slice(&buffer[..count]);
+        }
+        // A steward that was killed may not have marked what it has written.
+        let answered: HashSet<Id> = undelivered
+            .split(|byte| *byte == b'\n')
+            .filter_map(|line| match quick_read(line) {
+                Some(QuickEnvelope::Result { id }) => Some(id),
+                _ => None,
+            })
+            .collect();
+        let left = self.memory.calls().into_iter().filter(|call| call.state == CallState::InFlight);
+        let calls = left.filter_map(|call| Id::from_json(&call.id)).filter(|id| !answered.contains(id)).collect();
+        TakenBack { calls, undelivered, untaken: self.memory.untaken() }
+    }
+}
