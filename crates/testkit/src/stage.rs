@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -346,11 +346,14 @@ impl Caller {
         self.write(format!("{message}\n").as_bytes());
     }
 
-    /// Sends a request, and returns its id.
+    /// Sends a request, with its members in the order of the SDKs, and returns its id.
     pub fn ask(&mut self, method: &str, params: Value) -> u64 {
         self.asked += 1;
         let id = self.asked;
-        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        let method = json!(method);
+        self.write(
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":{method},\"params\":{params}}}\n").as_bytes(),
+        );
         id
     }
 
@@ -371,6 +374,18 @@ impl Caller {
     /// The next line as it came, if it comes in time.
     pub fn line_within(&mut self, time: Duration) -> Option<Vec<u8>> {
         self.pending.pop_front().or_else(|| self.lines.recv_timeout(time).ok())
+    }
+
+    /// Waits until no process can say anything more to this host.
+    pub fn expect_end(&mut self) {
+        let is_over = comes_true(PATIENCE, &mut || match self.lines.try_recv() {
+            Err(error) => error == TryRecvError::Disconnected,
+            Ok(line) => {
+                self.pending.push_back(line);
+                false
+            }
+        });
+        assert!(is_over, "stdout stays open");
     }
 
     /// The next message that matches. Other messages are kept.

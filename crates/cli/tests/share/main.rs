@@ -16,6 +16,7 @@ mod quiet;
 mod recipe;
 mod recovery;
 mod respawn;
+mod shortcut;
 mod start;
 mod status;
 mod storm;

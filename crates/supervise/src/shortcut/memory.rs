@@ -197,6 +197,14 @@ impl Inbox {
         memory.word(TAKEN).store(self.taken, Ordering::Release);
     }
 
+    /// As [`Inbox::read`], up to the moment at which the bytes are there.
+    #[cfg(test)]
+    pub(super) fn read_and_be_killed(&mut self, memory: &Memory, host: &OwnedFd) {
+        self.make_room(memory);
+        let half = half(self.second);
+        memory.0.read_from(host, half.start + self.used()..half.end).expect("it is open").expect("something");
+    }
+
     fn make_room(&mut self, memory: &Memory) {
         let (used, untaken, old) = (self.used(), self.untaken(), half(self.second));
         if used < SMALL {

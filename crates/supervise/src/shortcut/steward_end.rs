@@ -182,3 +182,16 @@ impl StewardEnd {
         Ok(())
     }
 }
+
+#[cfg(test)]
+impl StewardEnd {
+    /// One step of [`StewardEnd::write`] alone.
+    pub(super) fn write_to_transit(&self, bytes: &[u8]) {
+        assert_eq!(Sink::OwnPipe.write(self.transit[1].as_fd(), bytes).expect("the front is there"), bytes.len());
+    }
+
+    /// As if another process had filled the host's pipe.
+    pub(super) fn write_to_host(&self, bytes: &[u8]) {
+        assert_eq!(self.kind.write(self.to_host.as_fd(), bytes).expect("the host is there"), bytes.len());
+    }
+}
