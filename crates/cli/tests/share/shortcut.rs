@@ -13,12 +13,16 @@ const SOON: [&str; 8] =
     ["--eof-grace", "150ms", "--term-grace", "400ms", "--backoff", "1ms..20ms", "--max-failures", "1000/1m"];
 
 /// A session that goes by the shortcut whenever it can.
-fn eager(stage: &Stage, options: &[&str]) -> Caller {
+fn eager(stage: &Stage) -> Caller {
+    started(stage, "always")
+}
+
+fn started(stage: &Stage, shortcut: &str) -> Caller {
     let command = stage.server(&[]);
     let command: Vec<_> = command.iter().map(String::as_str).collect();
-    let options = [&SOON[..], &["--linger", "0s"], options].concat();
+    let options = [&SOON[..], &["--linger", "0s"]].concat();
     let mut caller = stage.launch("share", &options, &command, |command| {
-        command.env("NOSTRAY_SHORTCUT", "always");
+        command.env("NOSTRAY_SHORTCUT", shortcut);
     });
     caller.initialize();
     caller
@@ -50,7 +54,7 @@ fn make_busy(stage: &Stage, caller: &mut Caller) {
 #[test]
 fn a_busy_session_goes_by_the_shortcut_and_an_idle_one_does_not() {
     let stage = Stage::new();
-    let mut caller = stage.shared(&SOON, &[]);
+    let mut caller = started(&stage, "when-busy");
     caller.who();
     assert!(!is_open(&stage), "one call is not much");
     for _ in 0..2 {
@@ -67,7 +71,7 @@ fn a_busy_session_goes_by_the_shortcut_and_an_idle_one_does_not() {
 #[test]
 fn what_is_not_usual_passes_too_and_in_its_order() {
     let stage = Stage::new();
-    let mut caller = eager(&stage, &[]);
+    let mut caller = eager(&stage);
     for round in 0..20 {
         let ids: Vec<_> = (0..10).map(|_| caller.ask("who", json!({}))).collect();
         let tools = caller.ask("tools/list", json!({}));
@@ -93,7 +97,7 @@ fn what_is_not_usual_passes_too_and_in_its_order() {
 #[test]
 fn each_call_is_answered_once_whenever_the_steward_is_killed() {
     let stage = Stage::new();
-    let mut caller = eager(&stage, &[]);
+    let mut caller = eager(&stage);
     let rounds = if is_long() { 1000 } else { 40 };
     let (mut results, mut errors) = (0, 0);
     for round in 0..rounds {
@@ -125,7 +129,7 @@ fn each_call_is_answered_once_whenever_the_steward_is_killed() {
 #[test]
 fn a_front_that_is_killed_closes_the_hosts_streams_at_once() {
     let stage = Stage::new();
-    let mut caller = eager(&stage, &[]);
+    let mut caller = eager(&stage);
     make_busy(&stage, &mut caller);
     front(&caller).send(Signal::KILL);
     caller.expect_end();
@@ -135,7 +139,7 @@ fn a_front_that_is_killed_closes_the_hosts_streams_at_once() {
 #[test]
 fn a_call_is_answered_also_if_the_steward_is_stopped_on_the_shortcut() {
     let stage = Stage::new();
-    let mut caller = eager(&stage, &[]);
+    let mut caller = eager(&stage);
     make_busy(&stage, &mut caller);
     let steward = stage.the(STEWARD);
     steward.send(Signal::STOP);
@@ -153,7 +157,7 @@ fn a_call_is_answered_also_if_the_steward_is_stopped_on_the_shortcut() {
 #[test]
 fn a_host_that_does_not_read_for_a_while_gets_all_of_it() {
     let stage = Stage::new();
-    let mut caller = eager(&stage, &[]);
+    let mut caller = eager(&stage);
     make_busy(&stage, &mut caller);
     caller.pause(true);
     let ids: Vec<_> = (0..3000).map(|_| caller.ask("echo", json!({ "text": "x".repeat(300) }))).collect();
@@ -169,7 +173,7 @@ fn a_host_that_does_not_read_for_a_while_gets_all_of_it() {
 #[test]
 fn the_end_of_the_hosts_input_on_the_shortcut_is_the_end_after_what_was_asked() {
     let stage = Stage::new();
-    let mut caller = eager(&stage, &[]);
+    let mut caller = eager(&stage);
     make_busy(&stage, &mut caller);
     let ids: Vec<_> = (0..5).map(|_| caller.ask("who", json!({}))).collect();
     caller.close();
@@ -183,7 +187,7 @@ fn the_end_of_the_hosts_input_on_the_shortcut_is_the_end_after_what_was_asked() 
 #[test]
 fn two_busy_sessions_hear_their_own_answers_alone() {
     let stage = Stage::new();
-    let mut callers = [eager(&stage, &[]), eager(&stage, &[])];
+    let mut callers = [eager(&stage), eager(&stage)];
     for _ in 0..20 {
         let asked: Vec<Vec<_>> = callers
             .iter_mut()

@@ -8,7 +8,7 @@ use nostray_rpc::{Id, QuickEnvelope, quick_read};
 use nostray_sys::local;
 use nostray_sys::stream::{self, Pipe, do_not_wait};
 
-use super::memory::{CallState, FIRST_LINE, HALF, MAX_CALLS, MAX_ID, Memory};
+use super::memory::{CallState, FIRST_LINE, HALF, MAX_CALLS, Memory};
 
 /// The front's end.
 #[derive(Debug)]
@@ -33,11 +33,9 @@ impl FrontEnd {
     pub(crate) fn open(calls: &[Id], socket: &OwnedFd, host: [BorrowedFd<'_>; 2]) -> io::Result<Self> {
         let memory = Memory::new()?;
         for (order, id) in calls.iter().enumerate() {
-            let id = id.to_json();
-            if order >= MAX_CALLS / 2 || id.len() > MAX_ID {
+            if order >= MAX_CALLS / 2 || !memory.add(order, id, order as u64) {
                 return Err(io::ErrorKind::OutOfMemory.into());
             }
-            memory.add(order, id.as_bytes(), order as u64);
         }
         let Pipe { reader, writer } = Pipe::new()?;
         // A user who has very many pipes gets smaller ones.
@@ -77,7 +75,7 @@ impl FrontEnd {
             })
             .collect();
         let left = self.memory.calls().into_iter().filter(|call| call.state == CallState::InFlight);
-        let calls = left.filter_map(|call| Id::from_json(&call.id)).filter(|id| !answered.contains(id)).collect();
+        let calls = left.map(|call| call.id).filter(|id| !answered.contains(id)).collect();
         TakenBack { calls, undelivered, untaken: self.memory.untaken() }
     }
 }

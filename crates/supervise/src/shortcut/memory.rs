@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use nostray_rpc::Id;
 use nostray_sys::shared_memory::SharedMemory;
 
 /// The words at the beginning. Places in the host's stream are counted from [`FIRST_LINE`].
@@ -30,7 +31,9 @@ const CALL: usize = 64;
 const WORD: usize = size_of::<u64>();
 const OF_ID: usize = 2 * WORD + 1;
 /// A longer id does not go by the shortcut.
-pub(super) const MAX_ID: usize = CALL - OF_ID;
+const MAX_ID: usize = CALL - OF_ID;
+/// In the place of a length: the id is a number, as nearly all are.
+const IS_NUMBER: u8 = u8::MAX;
 const LENGTH: usize = CALLS + MAX_CALLS * CALL;
 /// With less room, what was taken is made room of.
 const SMALL: usize = 4 << 10;
@@ -48,8 +51,7 @@ pub(super) enum CallState {
 pub(super) struct FoundCall {
     pub(super) order: u64,
     pub(super) state: CallState,
-    /// As JSON.
-    pub(super) id: Vec<u8>,
+    pub(super) id: Id,
 }
 
 /// The memory, from either side.
@@ -77,15 +79,33 @@ impl Memory {
         self.word((CALLS + call * CALL) / WORD)
     }
 
-    /// From now on this call is in flight.
-    pub(super) fn add(&self, call: usize, id: &[u8], order: u64) {
+    /// From now on this call is in flight. False if its id is too long.
+    pub(super) fn add(&self, call: usize, id: &Id, order: u64) -> bool {
         let at = CALLS + call * CALL;
-        let mut bytes = [0; MAX_ID + 1];
-        bytes[0] = u8::try_from(id.len()).unwrap_or(0);
-        bytes[1..=id.len()].copy_from_slice(id);
-        self.0.write(at + OF_ID - 1, &bytes[..=id.len()]);
+        if let Id::Int(number) = id {
+            self.0.write(at + OF_ID - 1, &[IS_NUMBER]);
+            self.0.write(at + OF_ID, &number.to_ne_bytes());
+        } else {
+            let json = id.to_json();
+            let Some(length) = u8::try_from(json.len()).ok().filter(|length| usize::from(*length) <= MAX_ID) else {
+                return false;
+            };
+            self.0.write(at + OF_ID - 1, &[length]);
+            self.0.write(at + OF_ID, json.as_bytes());
+        }
         self.word(at / WORD + 1).store(order, Ordering::Relaxed);
         self.state(call).store(CallState::InFlight as u64, Ordering::Release);
+        true
+    }
+
+    fn id_of(&self, call: usize) -> Option<Id> {
+        let at = CALLS + call * CALL;
+        let bytes = self.0.copy(at + OF_ID - 1..at + CALL);
+        let (length, id) = bytes.split_first()?;
+        if *length == IS_NUMBER {
+            return id.first_chunk().map(|number| Id::Int(i64::from_ne_bytes(*number)));
+        }
+        Id::from_json(id.get(..usize::from(*length))?)
     }
 
     /// Its answer is in transit.
@@ -109,10 +129,8 @@ impl Memory {
                 2 => CallState::Answered,
                 _ => return None,
             };
-            let at = CALLS + call * CALL;
-            let order = self.word(at / WORD + 1).load(Ordering::Relaxed);
-            let bytes = self.0.copy(at + OF_ID - 1..at + CALL);
-            let id = bytes.get(1..=usize::from(bytes[0]))?.to_vec();
+            let order = self.word((CALLS + call * CALL) / WORD + 1).load(Ordering::Relaxed);
+            let id = self.id_of(call)?;
             (order < taken).then_some(FoundCall { order, state, id })
         };
         let mut calls: Vec<_> = (0..MAX_CALLS).filter_map(found).collect();

@@ -1,5 +1,6 @@
 //! The shortcut as the steward has it: reads the host, and writes to it.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::io;
@@ -9,7 +10,7 @@ use nostray_rpc::{Id, Lines, QuickEnvelope, quick_read};
 use nostray_sys::masks::is_ascii;
 use nostray_sys::stream::{self, Sink};
 
-use super::memory::{Inbox, MAX_CALLS, MAX_ID, Memory, copy_to};
+use super::memory::{Inbox, MAX_CALLS, Memory, copy_to};
 use crate::flights::Quick;
 use crate::session::{Protocol, usual_call};
 
@@ -50,7 +51,7 @@ impl StewardEnd {
         let mut free: Vec<usize> = (0..MAX_CALLS).rev().collect();
         let mut calls = HashMap::default();
         for (place, call) in memory.calls().into_iter().enumerate() {
-            calls.insert(Id::from_json(&call.id)?, place);
+            calls.insert(call.id, place);
         }
         free.truncate(MAX_CALLS - calls.len());
         Some(Self {
@@ -117,14 +118,13 @@ impl StewardEnd {
     /// Takes the next line of the host, if it is a usual call. Otherwise it is the front's, with all that follows.
     pub fn takes(&mut self, text: &[u8], raw_length: usize) -> bool {
         let Some(id) = usual_call(text, self.protocol) else { return false };
-        let json = id.to_json();
-        if json.len() > MAX_ID || self.calls.contains_key(&id) {
+        let (Some(place), Entry::Vacant(call)) = (self.free.last(), self.calls.entry(id)) else { return false };
+        if !self.memory.add(*place, call.key(), self.inbox.taken()) {
             return false;
         }
-        let Some(place) = self.free.pop() else { return false };
-        self.memory.add(place, json.as_bytes(), self.inbox.taken());
         self.inbox.take(&self.memory, raw_length);
-        self.calls.insert(id, place);
+        call.insert(*place);
+        self.free.pop();
         true
     }
 

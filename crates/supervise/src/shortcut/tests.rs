@@ -109,7 +109,6 @@ fn from_the_first_unusual_line_on_all_is_the_fronts() {
         "!{\"end-shortcut\":1}\n".to_owned(),
         call(1),
         call(format!("\"{}\"", "x".repeat(50))),
-        "{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"m\",\"params\":{\"x\":1,\"id\":4}}\n".to_owned(),
         "[]\n".to_owned(),
     ];
     for line in unusual {
