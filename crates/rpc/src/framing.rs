@@ -180,6 +180,12 @@ impl Lines {
         self.len() == 0
     }
 
+    /// Whether the stream stands behind the end of a line, or at its beginning.
+    #[must_use]
+    pub fn is_between_lines(&self) -> bool {
+        self.is_empty() && self.oversized.is_none()
+    }
+
     /// The next complete line.
     pub fn next_line(&mut self) -> Option<Line<'_>> {
         self.next_found().map(|found| self.line(found))

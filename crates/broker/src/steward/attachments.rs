@@ -114,6 +114,23 @@ impl Attachment {
         }
     }
 
+    /// The host takes more.
+    pub(super) fn go_on_by_shortcut(&mut self) {
+        if let Some(end) = self.shortcut.as_mut().and_then(|shortcut| shortcut.end.as_mut())
+            && end.go_on(&mut self.out).is_err()
+        {
+            self.end_shortcut();
+        }
+        self.flush();
+    }
+
+    /// The front says nothing more. One that has handed the host's streams over ends without a word if it is killed, and the host must see
+    /// them close.
+    pub(super) fn front_is_silent(&mut self) {
+        self.shortcut = None;
+        local::receive_with(self.connection.as_fd(), &mut [0], &mut Vec::new()).ok();
+    }
+
     /// Gives the host's streams back to the front.
     pub(super) fn end_shortcut(&mut self) {
         if let Some(Shortcut { number, .. }) = self.shortcut.take() {

@@ -35,8 +35,7 @@ impl Steward {
         if count == Some(0)
             && let Some(attachment) = self.attachments.of(session_id)
         {
-            // A front that has handed the host's streams over ends without a word if it is killed. The host must see them close.
-            attachment.shortcut = None;
+            attachment.front_is_silent();
         }
         self.tidy_after(&lines);
         self.flush();

@@ -113,7 +113,7 @@ impl Steward {
                         self.tidy_after_saying(holds_spare_memory);
                     }
                     3 => self.read_shortcut(at),
-                    4 => attachment.flush(),
+                    4 => attachment.go_on_by_shortcut(),
                     // Another session may have got this index since.
                     _ if attachment.host.as_ref().is_some_and(|(_, host)| host.has_ended().unwrap_or(false)) => {
                         let session_id = attachment.session_id;

@@ -1,12 +1,13 @@
 //! A busy session goes by the shortcut: its steward reads and writes the host's streams itself. The host notices nothing of it, whichever
 //! process is killed or stopped meanwhile.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use badchild::{Found, wait_until};
 use nostray_sys::Signal;
 use serde_json::{Value, json};
-use testkit::sharing::{STEWARD, is_long, release};
+use testkit::in_parallel;
+use testkit::sharing::{BROKER, STEWARD, is_long, release};
 use testkit::stage::{Caller, Stage};
 
 const SOON: [&str; 8] =
@@ -136,22 +137,49 @@ fn a_front_that_is_killed_closes_the_hosts_streams_at_once() {
     stage.expect_over(1, Duration::ZERO);
 }
 
+/// A broker that is stopped as well sees nothing of its steward, so the front alone can notice.
 #[test]
 fn a_call_is_answered_also_if_the_steward_is_stopped_on_the_shortcut() {
+    in_parallel(vec![&[STEWARD][..], &[BROKER, STEWARD]], |whom| {
+        let stage = Stage::new();
+        let mut caller = eager(&stage);
+        // After the front's own start is over, which would wake it up.
+        let since = Instant::now();
+        wait_until("the front has no other reason to wake up", || {
+            make_busy(&stage, &mut caller);
+            since.elapsed() > Duration::from_secs(4)
+        });
+        let victims: Vec<_> = whom.iter().map(|name| stage.the(name)).collect();
+        victims.iter().for_each(|victim| victim.send(Signal::STOP));
+        let ids: Vec<_> = (0..3).map(|_| caller.ask("who", json!({}))).collect();
+        for id in ids {
+            // No process had read it.
+            assert!(caller.answer(id).get("result").is_some(), "{whom:?}");
+        }
+        assert!(victims.iter().all(|victim| victim.stat.name != STEWARD || !victim.is_alive()), "{whom:?}");
+        assert_eq!(caller.unasked(), Vec::<Value>::new(), "{whom:?}");
+        release(caller);
+        stage.scene.expect_empty();
+    });
+}
+
+/// What ends a session comes over the front, which has to take the way back first.
+#[test]
+fn a_signal_to_the_front_ends_the_session_and_answers_what_is_in_flight() {
     let stage = Stage::new();
     let mut caller = eager(&stage);
     make_busy(&stage, &mut caller);
-    let steward = stage.the(STEWARD);
-    steward.send(Signal::STOP);
-    let ids: Vec<_> = (0..3).map(|_| caller.ask("who", json!({}))).collect();
+    let ids: Vec<_> = (0..3).map(|_| caller.ask("hang", json!({}))).collect();
+    wait_until("the calls are in flight", || {
+        stage.lives().pop().is_some_and(|life| life.methods().iter().filter(|method| *method == "hang").count() == 3)
+    });
+    front(&caller).send(Signal::TERM);
     for id in ids {
-        // No process had read it.
-        assert!(caller.answer(id).get("result").is_some());
+        assert_eq!(caller.answer(id)["error"]["code"], -32000);
     }
-    assert!(!steward.is_alive());
+    caller.code();
     assert_eq!(caller.unasked(), Vec::<Value>::new());
-    release(caller);
-    stage.scene.expect_empty();
+    stage.expect_over(1, Duration::ZERO);
 }
 
 #[test]

@@ -261,8 +261,9 @@ impl Front<'_> {
             nostray_sys::memory::release_program_pages_at_next_wait();
         }
         self.perform();
-        self.go_on_with_link();
+        // What is called back is awaited, which the link looks after.
         self.look_at_shortcut();
+        self.go_on_with_link();
         if let Some(loss) = self.keeper.end_on() {
             self.on_child_lost(loss);
         }

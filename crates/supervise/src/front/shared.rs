@@ -92,9 +92,10 @@ impl Front<'_> {
 
     /// Detaches. After the end of the host's input, what was asked may still be answered, within `patience`.
     pub(super) fn detach(&mut self, why: Why, patience: Duration) {
+        // Nothing that ends a session is taken in while one is open. If it were, what is on its way would count all the same.
+        let untaken = self.take_shortcut_back();
         let (generation, now) = (self.session.generation(), self.now());
-        let Some(Shared { link, shortcut, .. }) = self.upstream.shared_mut() else { return };
-        shortcut.abandon();
+        let Some(Shared { link, .. }) = self.upstream.shared_mut() else { return };
         self.status.down(&"this session has released it");
         if why == Why::Released && link.is_up && !patience.is_zero() {
             link.fall_silent(patience);
@@ -103,6 +104,7 @@ impl Front<'_> {
             self.session.child_rested(generation, None, now);
             self.settle(None);
         }
+        self.hear_again(&untaken);
     }
 
     /// All has come back that no child has read; what has not was in flight.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use nostray_rpc::Lines;
 use nostray_sys::descriptors::{StdinKind, stdin_kind};
-use nostray_sys::stream::Sink;
+use nostray_sys::stream::can_be_moved_to;
 
 use super::Front;
 use super::shared::Shared;
@@ -88,11 +88,6 @@ impl Shortcut {
         self.open.as_ref().filter(|open| !open.is_called_back).map(|open| open.look_at)
     }
 
-    /// The session is over, and nothing of it counts any more.
-    pub(super) fn abandon(&mut self) {
-        self.open = None;
-    }
-
     /// Whether a session in which so many more calls have passed is to have one.
     fn is_worth_it(&mut self, passed: usize) -> bool {
         if passed == 0 || self.is_open() || self.taste == Taste::Never {
@@ -147,14 +142,14 @@ impl Front<'_> {
             && !link.comes_back
             && link.parting.is_none()
             && link.look().is_some_and(LineChannel::is_flushed)
-            && self.from_host.as_ref().is_some_and(Lines::is_empty)
+            && self.from_host.as_ref().is_some_and(Lines::is_between_lines)
             && self.to_host.is_empty()
             && !self.host_gone
             && !self.host_deaf
             && self.hung_up.is_none()
             && self.farewell.is_none()
             && matches!(stdin_kind(), StdinKind::Pipe(_) | StdinKind::Socket(_))
-            && matches!(Sink::of(self.host.stdout), Sink::Pipe | Sink::Socket)
+            && can_be_moved_to(self.host.stdout)
     }
 
     /// The steward says nothing more before the shortcut begins: hands the host's streams over.

@@ -22,6 +22,8 @@ pub(super) enum Source {
     Signals,
     FromHost,
     HostHungUp,
+    /// The same while the steward reads the host.
+    ShortcutHungUp,
     ToHost,
     Errors,
     FromLink,
@@ -40,7 +42,8 @@ const TO_HOST: usize = 3;
 const ERRORS: usize = 4;
 const FROM_LINK: usize = 5;
 const TO_LINK: usize = 6;
-const CHILD: usize = 7;
+const SHORTCUT_HUNG_UP: usize = 7;
+const CHILD: usize = 8;
 const HOST_ENDED: usize = CHILD + ChildKeeper::EVENTS;
 
 impl Source {
@@ -53,6 +56,7 @@ impl Source {
             ERRORS => Self::Errors,
             FROM_LINK => Self::FromLink,
             TO_LINK => Self::ToLink,
+            SHORTCUT_HUNG_UP => Self::ShortcutHungUp,
             _ => Event::of(name - CHILD).map_or(Self::HostEnded, Self::Child),
         }
     }
@@ -89,12 +93,16 @@ impl Front<'_> {
                 && waiting < PAUSE_READING_AT
             {
                 want(FROM_HOST, self.host.stdin, Until::Readable, 0);
-            } else if self.keeper.opener.stdin_tells() && self.hung_up.is_none() && !is_called_back {
+            } else if is_away {
+                if !is_called_back {
+                    want(SHORTCUT_HUNG_UP, self.host.stdin, Until::HungUp, 0);
+                }
+            } else if self.keeper.opener.stdin_tells() && self.hung_up.is_none() {
                 // What the host says now cannot be taken in, but its end must be noticed.
                 want(HOST_HUNG_UP, self.host.stdin, Until::HungUp, 0);
             }
         }
-        if !self.host_gone {
+        if !self.host_gone && !is_called_back {
             for (number, fd) in self.keeper.opener.ends().enumerate() {
                 want(HOST_ENDED + number, fd, Until::Readable, 0);
             }
@@ -122,7 +130,11 @@ impl Front<'_> {
 
     pub(super) fn on(&mut self, source: Source) {
         let result = match source {
-            Source::Signals | Source::HostHungUp if self.is_shortcut_open() => {
+            Source::Signals | Source::HostEnded if self.is_shortcut_open() => {
+                self.call_shortcut_back();
+                Ok(())
+            }
+            Source::ShortcutHungUp => {
                 self.call_shortcut_back();
                 Ok(())
             }

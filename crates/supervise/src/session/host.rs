@@ -410,12 +410,14 @@ fn cancelled_call(method: &str, params: Option<&[u8]>) -> Option<Id> {
     params.filter(|_| method == "$/cancelRequest").and_then(|params| id_at(params, &["id"]))
 }
 
-/// The id of a line of the host, if it is a call that means nothing to a session but its id, as nearly all that a host says does. For a session
-/// that has made its handshake and replays nothing, and whose steward checks that all readers understand the line alike.
+/// The id of a line of the host, if it is a call that means nothing to a session but its id, as nearly all that a host says does. As
+/// [`Session::host_says`] finds for a session that has made its handshake and replays nothing.
 pub(crate) fn usual_call(text: &[u8], protocol: Protocol) -> Option<Id> {
     match quick_read(text)? {
-        QuickEnvelope::Request { id, method, .. } => {
-            (protocol == Protocol::JsonRpc || !means_something(method)).then_some(id)
+        QuickEnvelope::Request { id, method, middle } => {
+            let is_usual = disputed::is_clear(&id, method, middle)
+                && (protocol == Protocol::JsonRpc || !means_something(method));
+            is_usual.then_some(id)
         }
         QuickEnvelope::Result { .. } => None,
     }

@@ -270,7 +270,7 @@ impl Session {
     /// Whether all that passes may be usual: there is a child that knows all it must, and no answer to what a host says now means anything
     /// but that its call has ended. Then lines may pass without this session.
     pub(crate) fn is_usual(&self) -> bool {
-        matches!(self.lifecycle.state(), State::Ready { .. })
+        matches!(self.lifecycle.state(), State::Ready { recycle: None, .. })
             && self.gate.is_open()
             && self.queue.is_empty()
             && self.call_timeout.is_none()

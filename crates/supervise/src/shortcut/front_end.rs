@@ -1,6 +1,6 @@
 //! The shortcut as the front has it: opens it, and takes back what was on its way.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -66,16 +66,27 @@ impl FrontEnd {
         while let Ok(Some(count @ 1..)) = stream::read(&self.transit, &mut buffer) {
             undelivered.extend_from_slice(&buffer[..count]);
         }
-        // A steward that was killed may not have marked what it has written.
-        let answered: HashSet<Id> = undelivered
-            .split(|byte| *byte == b'\n')
-            .filter_map(|line| match quick_read(line) {
-                Some(QuickEnvelope::Result { id }) => Some(id),
-                _ => None,
-            })
-            .collect();
-        let left = self.memory.calls().into_iter().filter(|call| call.state == CallState::InFlight);
-        let calls = left.map(|call| call.id).filter(|id| !answered.contains(id)).collect();
+        // A steward that was killed may not have marked all that it has written: of each id, so many more answers are there than are marked.
+        let mut unmarked: HashMap<Id, usize> = HashMap::new();
+        for line in undelivered.split(|byte| *byte == b'\n') {
+            if let Some(QuickEnvelope::Result { id }) = quick_read(line) {
+                *unmarked.entry(id).or_default() += 1;
+            }
+        }
+        let (marked, mut left): (Vec<_>, Vec<_>) =
+            self.memory.calls().into_iter().partition(|call| call.state == CallState::Answered);
+        let mut is_one_less = |id: &Id| match unmarked.get_mut(id) {
+            Some(count @ 1..) => {
+                *count -= 1;
+                true
+            }
+            _ => false,
+        };
+        for call in &marked {
+            is_one_less(&call.id);
+        }
+        left.retain(|call| !is_one_less(&call.id));
+        let calls = left.into_iter().map(|call| call.id).collect();
         TakenBack { calls, undelivered, untaken: self.memory.untaken() }
     }
 }

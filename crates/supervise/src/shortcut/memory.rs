@@ -13,7 +13,7 @@ const FILLED: usize = 0;
 const TAKEN: usize = 1;
 /// Which half is in use, in the highest bit, and the place in the stream that it begins with.
 const BASE: usize = 2;
-/// How many answers have reached the host.
+/// How many bytes of answers have reached the host.
 const DELIVERED: usize = 3;
 const SECOND_HALF: u64 = 1 << 63;
 
@@ -116,8 +116,12 @@ impl Memory {
     /// Its answer has reached the host.
     pub(super) fn remove(&self, call: usize) {
         self.state(call).store(0, Ordering::Release);
+    }
+
+    /// So many bytes of answers have reached the host.
+    pub(super) fn has_moved(&self, bytes: usize) {
         let delivered = self.word(DELIVERED);
-        delivered.store(delivered.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        delivered.store(delivered.load(Ordering::Relaxed) + bytes as u64, Ordering::Relaxed);
     }
 
     /// The calls of the table, in their order, but those of lines that count as not taken.

@@ -50,8 +50,9 @@ impl StewardEnd {
         let memory = Memory::of(memory).ok()?;
         let mut free: Vec<usize> = (0..MAX_CALLS).rev().collect();
         let mut calls = HashMap::default();
-        for (place, call) in memory.calls().into_iter().enumerate() {
-            calls.insert(call.id, place);
+        for call in memory.calls() {
+            // The front has put them there in their order.
+            calls.insert(call.id, usize::try_from(call.order).ok()?);
         }
         free.truncate(MAX_CALLS - calls.len());
         Some(Self {
@@ -142,38 +143,48 @@ impl StewardEnd {
         true
     }
 
-    /// Writes to the host what waits for it, as far as that is possible. All of it is lines that may [pass](StewardEnd::passes).
+    /// Writes to the host what waits for it, as far as that is possible. All of it is lines that may [pass](StewardEnd::passes). If there is
+    /// still something in transit, [`StewardEnd::go_on`] goes on.
     pub fn write(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
-        loop {
-            self.move_on()?;
-            if self.bytes_in_transit > 0 || out.is_empty() {
-                return Ok(());
-            }
+        while self.bytes_in_transit == 0 && !out.is_empty() {
             let fits = |(at, (end, _)): &(usize, &(usize, usize))| *at == 0 || *end <= MAX_IN_TRANSIT;
             let batch = self.waiting.iter().enumerate().take_while(fits).count();
             let Some(length) = self.waiting.get(batch.wrapping_sub(1)).map(|(end, _)| *end) else {
                 return Err(io::ErrorKind::InvalidData.into());
             };
-            let written = Sink::OwnPipe.write(self.transit[1].as_fd(), &out[..length])?;
-            out.drain(..written);
+            let [reader, writer] = &self.transit;
+            let written = Sink::OwnPipe.write(writer.as_fd(), &out[..length])?;
             if written < length {
-                return Err(io::ErrorKind::StorageFull.into()); // the pipe is empty, and larger than that
+                // The pipe is empty and large enough, so the kernel is out of memory. All of it goes by the front.
+                stream::read(reader, &mut vec![0; written])?;
+                return Err(io::ErrorKind::OutOfMemory.into());
             }
+            out.drain(..length);
             for (_, call) in self.waiting.drain(..batch) {
                 self.memory.mark_answered(call);
                 self.in_transit.push(call);
             }
             self.waiting.iter_mut().for_each(|(end, _)| *end -= length);
             self.bytes_in_transit = length;
+            self.move_on()?;
         }
+        Ok(())
+    }
+
+    /// The same when the host takes more.
+    pub fn go_on(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+        self.move_on()?;
+        self.write(out)
     }
 
     fn move_on(&mut self) -> io::Result<()> {
         while self.bytes_in_transit > 0 {
-            match stream::move_on(&self.transit[0], self.to_host.as_fd(), self.kind, self.bytes_in_transit)? {
-                0 => return Ok(()),
-                moved => self.bytes_in_transit = self.bytes_in_transit.saturating_sub(moved),
+            let moved = stream::move_on(&self.transit[0], self.to_host.as_fd(), self.kind, self.bytes_in_transit)?;
+            if moved == 0 {
+                return Ok(());
             }
+            self.bytes_in_transit = self.bytes_in_transit.saturating_sub(moved);
+            self.memory.has_moved(moved);
         }
         for call in self.in_transit.drain(..) {
             self.memory.remove(call);

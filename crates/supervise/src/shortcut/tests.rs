@@ -110,6 +110,9 @@ fn from_the_first_unusual_line_on_all_is_the_fronts() {
         call(1),
         call(format!("\"{}\"", "x".repeat(50))),
         "[]\n".to_owned(),
+        // Two readers could take it for two calls.
+        "{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"tools/call\",\"params\":{},\"id\":4}\n".to_owned(),
+        "{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"tools/call\",\"method\":\"other\"}\n".to_owned(),
     ];
     for line in unusual {
         let mut stage = Stage::new(&[]);
@@ -180,6 +183,24 @@ fn whichever_step_an_answer_is_at_it_is_in_one_place() {
     assert_eq!(stage.over(), TakenBack::default());
 }
 
+/// A host may use an id again before it has read the answer to the first call.
+#[test]
+fn an_id_that_is_used_twice_is_answered_twice() {
+    let mut stage = Stage::new(&[]);
+    stage.steward.write_to_host(&vec![b'.'; stream::capacity(stage.hears.as_fd())]);
+    let mut out = Vec::new();
+    for (round, answer) in ["first", "second"].into_iter().enumerate() {
+        assert_eq!(stage.say(&call(1)), 1, "{round}");
+        assert!(stage.answer(&mut out, &result(1, answer)));
+        stage.steward.write(&mut out).expect("the host is there");
+    }
+    assert_eq!(stage.say(&call(1)), 1);
+    // The first answer is in transit, the second waits behind it, and the third call is in flight.
+    let back = stage.over();
+    assert_eq!(back.calls, ids([1, 1]));
+    assert_eq!(back.undelivered, result(1, "first").into_bytes());
+}
+
 #[test]
 fn a_host_that_reads_slowly_gets_every_byte_once_and_in_order() {
     let mut stage = Stage::new(&[]);
@@ -193,7 +214,7 @@ fn a_host_that_reads_slowly_gets_every_byte_once_and_in_order() {
         if id % 500 == 499 {
             while !out.is_empty() || stage.steward.pending_to_host().is_some() {
                 heard += &stage.heard();
-                stage.steward.write(&mut out).expect("the host is there");
+                stage.steward.go_on(&mut out).expect("the host is there");
             }
         }
     }

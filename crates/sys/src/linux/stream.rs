@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags, fcntl_setfl, fstat};
 use rustix::io::{Errno, ReadWriteFlags};
-use rustix::net::{SendAncillaryBuffer, SendFlags};
+use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, SocketType, sockopt};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice};
 
 /// What a socket takes that can be written to: it says so while three quarters of its buffer are free.
@@ -172,6 +172,20 @@ pub fn take_back(pipe: BorrowedFd<'_>) -> Vec<u8> {
 #[must_use]
 pub fn capacity(pipe: BorrowedFd<'_>) -> usize {
     fcntl_getpipe_size(pipe).unwrap_or(0)
+}
+
+/// Whether [`move_on`] can move bytes there without waiting: to pipes, and to sockets of this machine with room for more than is moved at once.
+#[must_use]
+pub fn can_be_moved_to(fd: BorrowedFd<'_>) -> bool {
+    match Sink::of(fd) {
+        Sink::Pipe => true,
+        Sink::Socket => {
+            sockopt::socket_domain(fd) == Ok(AddressFamily::UNIX)
+                && sockopt::socket_type(fd) == Ok(SocketType::STREAM)
+                && sockopt::socket_send_buffer_size(fd).is_ok_and(|size| size >= 4 * MOVED_AT_ONCE)
+        }
+        Sink::OwnPipe | Sink::Other => false,
+    }
 }
 
 /// Moves bytes from a pipe to another pipe or a socket, as many of these as can be moved at once; 0 if that is none. Each byte is in one of
