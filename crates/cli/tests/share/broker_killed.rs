@@ -367,10 +367,10 @@ fn a_call_to_a_stopped_steward_and_a_new_session_that_it_should_serve_are_answer
         let id = callers[0].ask("who", json!({}));
         let mut fourth = stage.share(&STUBBORN, &["--ignore-eof"]);
         let answer = callers[0].answer(id);
-        // By the shortcut, no process has read the call, so the next child is asked.
-        let is_unread = std::env::var("NOSTRAY_SHORTCUT").as_deref() == Ok("always");
-        let expected = if is_unread { Value::Null } else { json!(-32000) };
-        assert_eq!(answer["error"]["code"], expected, "{halt:?} {whom:?}: {answer}");
+        // By the shortcut, no process may have read the call, and then the next child is asked.
+        let may_be_unread = std::env::var("NOSTRAY_SHORTCUT").as_deref() == Ok("always");
+        let is_made = may_be_unread && answer.get("result").is_some();
+        assert!(is_made || answer["error"]["code"] == -32000, "{halt:?} {whom:?}: {answer}");
         assert!(since.elapsed() < NOTICED, "{halt:?} {whom:?}: {:?}", since.elapsed());
         fourth.initialize();
         assert!(since.elapsed() < NOTICED, "{halt:?} {whom:?}: {:?}", since.elapsed());
