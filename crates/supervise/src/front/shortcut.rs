@@ -36,7 +36,7 @@ pub(super) struct Shortcut {
     /// No other one before that.
     not_before: Option<Instant>,
     pause: Duration,
-    taste: Taste,
+    when: When,
 }
 
 #[derive(Debug)]
@@ -55,20 +55,20 @@ impl Open {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Taste {
-    WhenBusy,
+enum When {
+    Busy,
     Always,
     Never,
 }
 
 impl Default for Shortcut {
     fn default() -> Self {
-        let taste = match std::env::var(VARIABLE).as_deref() {
-            Ok("always") => Taste::Always,
-            Ok("never") => Taste::Never,
-            _ => Taste::WhenBusy,
+        let when = match std::env::var(VARIABLE).as_deref() {
+            Ok("always") => When::Always,
+            Ok("never") => When::Never,
+            _ => When::Busy,
         };
-        Self { open: None, number: 0, calls: 0, since: None, not_before: None, pause: FIRST_PAUSE, taste }
+        Self { open: None, number: 0, calls: 0, since: None, not_before: None, pause: FIRST_PAUSE, when }
     }
 }
 
@@ -90,10 +90,10 @@ impl Shortcut {
 
     /// Whether a session in which so many more calls have passed is to have one.
     fn is_worth_it(&mut self, passed: usize) -> bool {
-        if passed == 0 || self.is_open() || self.taste == Taste::Never {
+        if passed == 0 || self.is_open() || self.when == When::Never {
             return false;
         }
-        if self.taste == Taste::Always {
+        if self.when == When::Always {
             return true;
         }
         let now = Instant::now();
