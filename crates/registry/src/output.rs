@@ -129,6 +129,7 @@ mod tests {
         assert_eq!(files, 2);
         forget_old(&place);
         assert_eq!(std::fs::read_dir(&folder).expect("folder").count(), 2, "not old enough");
+        drop(output); // on Windows a folder with an open file cannot be removed
         std::fs::remove_dir_all(folder).expect("remove");
     }
 }

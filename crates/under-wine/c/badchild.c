@@ -43,13 +43,28 @@ static void wait_for_file(const wchar_t *name) {
 
 static void for_ever(void) { for (;;) Sleep(60000); }
 
+/* CreateProcess, which returns 0 or the error. While other trees are being ended, Wine 8 refuses a start now and then with its internal error:
+ * Wine is not what is tested, so it is asked again. */
+static DWORD create(const wchar_t *program, const wchar_t *line, BOOL inherit, DWORD flags, STARTUPINFOW *info, PROCESS_INFORMATION *made) {
+    wchar_t copy[32768];
+    DWORD error = 0;
+    for (int attempt = 0; attempt < 5; attempt++) {
+        wcscpy(copy, line);
+        if (CreateProcessW(program, copy, NULL, NULL, inherit, flags, NULL, NULL, info, made)) return 0;
+        error = GetLastError();
+        if (error != ERROR_INTERNAL_ERROR) break;
+        Sleep(20);
+    }
+    return error;
+}
+
 /* Starts this program in another role. Returns 0, or the error. */
 static DWORD start(const wchar_t *role, const wchar_t *name, DWORD flags, PROCESS_INFORMATION *made) {
     wchar_t line[4096];
     STARTUPINFOW info = {0};
     info.cb = sizeof info;
     swprintf(line, 4096, L"\"%ls\" %ls %ls \"%ls\" %ls", self, role, token, folder, name);
-    return CreateProcessW(self, line, NULL, NULL, FALSE, flags, NULL, NULL, &info, made) ? 0 : GetLastError();
+    return create(self, line, FALSE, flags, &info, made);
 }
 
 static void start_or_fail(const wchar_t *role, const wchar_t *name, DWORD flags) {
@@ -176,10 +191,8 @@ static int host(const wchar_t *mode) {
     info.hStdError = GetStdHandle(STD_ERROR_HANDLE);
     if (wcsstr(mode, L"handle")) swprintf(line, 32768, L"%ls %llu", rest_of_line(), (unsigned long long)(UINT_PTR)event);
     else wcscpy(line, rest_of_line());
-    if (!CreateProcessW(NULL, line, NULL, NULL, TRUE, flags, NULL, NULL, &info, &made)) {
-        tell_number(L"failed", GetLastError());
-        return 96;
-    }
+    DWORD error = create(NULL, line, TRUE, flags, &info, &made);
+    if (error) { tell_number(L"failed", error); return 96; }
     CloseHandle(reader);
     CloseHandle(out_writer);
     tell_number(L"front", made.dwProcessId);
@@ -219,10 +232,9 @@ static int host(const wchar_t *mode) {
     tell_number(L"code", code);
     if (wcsstr(mode, L"again")) {
         /* A host that wants its child back. */
-        wcscpy(line, rest_of_line());
         STARTUPINFOW plain = {0};
         plain.cb = sizeof plain;
-        if (!CreateProcessW(NULL, line, NULL, NULL, FALSE, 0, NULL, NULL, &plain, &made)) return 97;
+        if (create(NULL, rest_of_line(), FALSE, 0, &plain, &made)) return 97;
         tell_number(L"second-front", made.dwProcessId);
         WaitForSingleObject(made.hProcess, INFINITE);
     }

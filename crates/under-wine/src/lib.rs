@@ -151,7 +151,25 @@ impl Stage {
     pub fn told(&self, name: &str) -> String {
         let path = self.folder.join(name);
         let text = within(DEADLINE, || std::fs::read_to_string(&path).ok());
-        text.unwrap_or_else(|| panic!("{name} was not told; processes: {:?}", self.seen())).trim().to_owned()
+        text.unwrap_or_else(|| panic!("{name} was not told; {}", self.evidence())).trim().to_owned()
+    }
+
+    /// What can be seen from outside, for a test that fails: without it, a failure that comes once in a hundred runs is never explained.
+    #[must_use]
+    pub fn evidence(&self) -> String {
+        let files = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let told: Vec<String> = files
+            .map(|file| {
+                let text = std::fs::read_to_string(file.path()).unwrap_or_default();
+                format!("{}: {}", file.file_name().display(), text.lines().next().unwrap_or_default())
+            })
+            .collect();
+        let seen: Vec<String> = self
+            .bearers_of_token()
+            .iter()
+            .map(|seen| format!("{} {}: {}", seen.pid, state_of(seen.pid), seen.line))
+            .collect();
+        format!("told: {told:#?}; processes: {seen:#?}")
     }
 
     /// Whether a process has told something under this name.
@@ -190,7 +208,7 @@ impl Stage {
     pub fn time_until_empty_but(&self, word: &str) -> Duration {
         let begin = Instant::now();
         let is_empty = || self.seen().iter().all(|seen| seen.line.contains(word)).then_some(());
-        assert!(within(DEADLINE, is_empty).is_some(), "these stay behind: {:#?}", self.seen());
+        assert!(within(DEADLINE, is_empty).is_some(), "processes stay behind; {}", self.evidence());
         begin.elapsed()
     }
 
@@ -307,6 +325,24 @@ fn is_dead_loader(pid: u32) -> bool {
         })
     };
     has_no_program().unwrap_or(false) && has_lost_its_server().is_some()
+}
+
+/// What a process does, in the kernel's words.
+#[cfg(unix)]
+fn state_of(pid: u32) -> String {
+    let of_process = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let status = of_process("status");
+    let lines =
+        status.lines().filter(|line| ["State:", "PPid:", "SigPnd:"].iter().any(|word| line.starts_with(word)));
+    let words: Vec<String> = lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let loader = if is_dead_loader(pid) { "a dead loader" } else { "no dead loader" };
+    let programs = of_process("maps").matches(".dll").count();
+    format!("{}, waits in {}, {loader}, {programs} maps of .dll files", words.join(", "), of_process("wchan"))
+}
+
+#[cfg(windows)]
+fn state_of(_: u32) -> String {
+    String::new()
 }
 
 #[cfg(windows)]

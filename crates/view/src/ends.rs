@@ -122,6 +122,7 @@ mod tests {
     use std::path::PathBuf;
 
     use nostray_registry::Cause;
+    use nostray_sys::process::Code;
 
     fn place() -> (PathBuf, Place) {
         let path = std::env::temp_dir().join(format!("nostray-ends-{}", nostray_sys::process::random()));
@@ -135,7 +136,7 @@ mod tests {
         journal.add(id, Story::Empty);
     }
 
-    fn exited(code: u8) -> Story {
+    fn exited(code: Code) -> Story {
         Story::Exited { code, how: format!("exited with code {code}") }
     }
 

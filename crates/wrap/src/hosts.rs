@@ -536,10 +536,10 @@ mod tests {
         Folders { system, home: Some("/home/u".into()), variable: |_| None }
     }
 
-    fn paths(system: System, host: &str) -> Vec<String> {
+    fn paths(system: System, host: &str) -> Vec<PathBuf> {
         let of_host = |source: &Source| source.host.is_some_and(|found| found.id == host);
         let all = folders(system).of_user().into_iter().filter(of_host);
-        all.map(|source| source.path.display().to_string()).collect()
+        all.map(|source| source.path).collect()
     }
 
     #[test]
@@ -555,7 +555,7 @@ mod tests {
             (System::Linux, "codex", "/home/u/.codex/config.toml"),
         ];
         for (system, host, path) in expected {
-            assert!(paths(system, host).contains(&path.to_owned()), "{host}: {:?}", paths(system, host));
+            assert!(paths(system, host).contains(&path.into()), "{host}: {:?}", paths(system, host));
         }
     }
 

@@ -226,6 +226,8 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, ExitCode> {
     let is_run = is_called("run");
     let parsed = command().try_get_matches_from(&words).and_then(|matches| Cli::from_arg_matches(&matches));
     parsed.map_err(|error| {
+        let is_value =
+            |word| matches!(error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value == word);
         let error =
             match (error.kind(), error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::InvalidArg)) {
                 (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word)), _) if is_called(word) => {
@@ -235,6 +237,11 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, ExitCode> {
                     if is_run && OPTIONS_ELSEWHERE.iter().any(|other| option.split('=').next() == Some(other)) =>
                 {
                     clap::Error::raw(ErrorKind::UnknownArgument, format!("{}\n", not_here(option)))
+                }
+                (ErrorKind::InvalidValue, _, Some(ContextValue::String(option)))
+                    if option.starts_with("--if-taken") && is_value("share") =>
+                {
+                    clap::Error::raw(ErrorKind::InvalidValue, format!("{}\n", not_here("--if-taken share")))
                 }
                 _ => error,
             };

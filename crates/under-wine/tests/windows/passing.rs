@@ -39,6 +39,9 @@ fn what_is_not_there_yet_says_so() {
         (&["top"][..], 2),
         (&["run", "--respawn", "--", "x"][..], 125),
         (&["run", "--ready-port", "80", "--", "x"][..], 125),
+        (&["run", "--hibernate=5m", "--", "x"][..], 125),
+        (&["run", "--slot", "x", "--if-taken", "share", "--", "x"][..], 125),
+        (&["run", "--slot=x", "--if-taken=share", "--", "x"][..], 125),
     ] {
         let said = stage.run("nostray.exe", words);
         let text = String::from_utf8_lossy(&said.stderr).into_owned();

@@ -38,7 +38,7 @@ fn killed_during_a_storm(name: &str, is_victim: fn(&str) -> bool) {
     for round in 0..25_u64 {
         let mut host = stage.host("waits", &stage.contained(&["--eof-grace", "0s"], "storm", &[]));
         let has_begun = within(DEADLINE, || (stage.has_told("storm") || stage.has_told("code")).then_some(()));
-        assert!(has_begun.is_some(), "{:#?}", stage.seen());
+        assert!(has_begun.is_some(), "{}", stage.evidence());
         if stage.has_told("code") {
             // Wine refuses a start now and then, with its internal error.
             assert_eq!(stage.told("code"), "126");
