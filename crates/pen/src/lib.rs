@@ -18,7 +18,6 @@ mod idle;
 mod launcher;
 mod log;
 mod pen_id;
-mod rate;
 mod reason;
 mod tear_down;
 mod witness;
@@ -52,8 +51,8 @@ pub use windows::{Starter, Takes, ask, bears_limit};
 #[cfg(windows)]
 use windows::{front, host};
 
+pub use nostray_sys::rate::Rate;
 pub use pen_id::{MARK, PenId};
-pub use rate::Rate;
 pub use reason::{Ask, Order, Reason};
 pub use witness::{Event, Objection, Opening, Witness};
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use nostray_pen::Rate;
+use nostray_sys::rate::Rate;
 
 /// How many failures trip a child, unless the user says otherwise.
 pub const MAX_FAILURES: Rate = Rate { times: 5, within: Duration::from_secs(60) };
@@ -24,6 +24,7 @@ impl Default for Backoff {
 
 impl Backoff {
     /// For attaching to a shared child: hardly any, since its steward paces the starts.
+    #[cfg(target_os = "linux")]
     pub(crate) fn for_attaching() -> Self {
         Self { first: Duration::from_millis(2), longest: Duration::from_secs(2) }
     }

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use nostray_pen::Rate;
+use nostray_sys::rate::Rate;
 use nostray_sys::secrets::masked_text;
 use nostray_sys::text::escaped;
 use serde::{Deserialize, Serialize};
 
+use crate::as_text;
 use crate::machine::Cause;
-use crate::wire::as_text;
 
 /// The error of the language servers' protocol for a request that its client has cancelled.
 pub const CANCELLED: i64 = -32800;

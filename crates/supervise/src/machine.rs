@@ -16,7 +16,7 @@ mod types;
 
 use std::time::Duration;
 
-use nostray_pen::Rate;
+use nostray_sys::rate::Rate;
 pub use types::{Action, Cause, Event, Generation, Moment, Policy, State, Timer, Why};
 
 /// The state of a child, and what its past means for its future.

@@ -9,7 +9,7 @@ pub mod escalation;
 pub mod identity;
 pub mod masks;
 pub mod random;
-#[cfg(any(target_os = "linux", windows))]
+pub mod rate;
 pub mod secrets;
 pub mod text;
 

@@ -4,7 +4,9 @@
 
 use std::ffi::OsStr;
 
+#[cfg(any(target_os = "linux", windows))]
 use crate::proc::{self, Stat};
+#[cfg(any(target_os = "linux", windows))]
 use crate::process::Pid;
 
 /// What stands in the place of a secret.
@@ -68,6 +70,7 @@ pub fn masked_text(text: &str) -> String {
 }
 
 /// How a person would recognise a process, without secrets: by its command line, or its name where that is hidden or empty.
+#[cfg(any(target_os = "linux", windows))]
 #[must_use]
 pub fn describe(pid: Pid) -> String {
     let command: String = masked(&proc::command_of(pid)).join(" ").trim().chars().take(120).collect();

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use nostray_pen::Rate;
+use nostray_sys::rate::Rate;
 use serde::{Deserialize, Serialize};
 
+use crate::as_text;
 use crate::backoff::{Backoff, MAX_FAILURES};
-use crate::wire::as_text;
 
 /// Counts the incarnations of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -17,7 +17,6 @@ mod steward;
 pub use attach::{Attach, Request, SLOT_KEY, Status};
 pub use control::{ToFront, ToSteward, control_line, parse_control};
 pub use os_text::OsText;
-pub(crate) use settings::as_text;
 pub use settings::{ChildSettings, DaemonSettings, ReverseTo, SlotSettings};
 pub use steward::{FromBroker, Received, StewardSetup, ToBroker, receive, send};
 

@@ -62,7 +62,7 @@ pub struct DaemonSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotSettings {
     /// Its name.
-    #[serde(with = "as_text")]
+    #[serde(with = "crate::as_text")]
     pub name: Name,
     /// How long to wait for it.
     pub wait_timeout: Option<Duration>,
@@ -95,27 +95,6 @@ fn term_of(graces: &Graces) -> Duration {
 impl From<GracesOnWire> for Graces {
     fn from(GracesOnWire { eof, term }: GracesOnWire) -> Self {
         Self::new(eof, term)
-    }
-}
-
-/// Types that have one checked way to be written: the text that a user writes on the command line.
-pub(crate) mod as_text {
-    use std::fmt::Display;
-    use std::str::FromStr;
-
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(crate) fn serialize<S: Serializer>(value: &impl Display, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(value)
-    }
-
-    pub(crate) fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
-    where
-        T: FromStr<Err: Display>,
-        D: Deserializer<'de>,
-    {
-        String::deserialize(from)?.parse().map_err(Error::custom)
     }
 }
 
