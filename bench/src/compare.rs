@@ -146,7 +146,7 @@ pub(crate) fn run(options: &args::Compare) -> Result<ExitCode, Failure> {
     let everything = peers::everything();
     watch::begin();
     let ground = Ground { programs, peers, everything, size };
-    let mut results = Results::new(&ground);
+    let mut results = Results::new(&ground)?;
     for part in Part::ALL.into_iter().filter(|part| options.only.is_empty() || options.only.contains(part)) {
         let start = Instant::now();
         let answer = part.measure(&ground).map_err(|error| format!("{}: {error}", part.name()))?;

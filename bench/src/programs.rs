@@ -38,6 +38,24 @@ impl Programs {
     }
 }
 
+/// Like `nostray 0.1.0, a static program of 2.1 MiB`.
+pub(crate) fn described(program: &Path) -> Result<String, Failure> {
+    let said = Command::new(program).arg("--version").output()?;
+    let bytes = std::fs::read(program)?;
+    let linked =
+        if names_interpreter(&bytes) { "linked to the C library of this machine" } else { "a static program" };
+    let version = String::from_utf8_lossy(&said.stdout);
+    Ok(format!("{}, {linked}, {:.1} MiB", version.trim(), bytes.len() as f64 / f64::from(1 << 20)))
+}
+
+/// Whether an ELF file of 64 bits has a program header of this kind: what the kernel starts in place of a dynamic program.
+fn names_interpreter(elf: &[u8]) -> bool {
+    const INTERPRETER: [u8; 4] = 3_u32.to_le_bytes();
+    let number = |at: usize| elf.get(at..at + 2).map_or(0, |two| usize::from(u16::from_le_bytes([two[0], two[1]])));
+    let (begin, size, count) = (number(32), number(54), number(56));
+    (0..count).any(|header| elf.get(begin + header * size..).is_some_and(|header| header.starts_with(&INTERPRETER)))
+}
+
 fn existing(path: PathBuf) -> Result<PathBuf, Failure> {
     if path.exists() { Ok(path) } else { Err(format!("there is no {}", path.display()).into()) }
 }
@@ -73,4 +91,17 @@ pub(crate) fn until_none_runs(program: &Path) -> Result<(), Failure> {
     let left: Vec<String> =
         running(program).iter().map(|found| format!("{} {}", found.stat.pid, found.command)).collect();
     Err(format!("still running although no session is open: {left:#?}").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dynamic_program_names_its_interpreter() {
+        let dynamic = std::fs::read("/bin/sh").expect("a shell");
+        assert!(names_interpreter(&dynamic));
+        assert!(!names_interpreter(&dynamic[..64]));
+        assert!(!names_interpreter(b""));
+    }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{Answer, Check, Ground};
 use crate::chart::Chart;
+use crate::programs::described;
 use crate::{Failure, machine, peers, screen};
 
 /// Gathers what the parts found.
@@ -17,8 +18,9 @@ pub(super) struct Results {
 }
 
 impl Results {
-    pub(super) fn new(ground: &Ground) -> Self {
-        let mut head = format!("{}\n\nCompared: {}.\n", machine::describe(), ground.peers.versions().join(", "));
+    pub(super) fn new(ground: &Ground) -> Result<Self, Failure> {
+        let (machine, nostray) = (machine::describe(), described(&ground.programs.nostray)?);
+        let mut head = format!("{machine}\n\n{nostray}.\n\nCompared: {}.\n", ground.peers.versions().join(", "));
         let mut missing = ground.peers.missing();
         missing.extend(ground.everything.as_ref().err().map(|why| format!("server-everything: {why}")));
         if missing.is_empty() {
@@ -32,7 +34,7 @@ impl Results {
         }
         screen::clear();
         screen::print(head.trim_end());
-        Self { head, body: String::new(), worse: Vec::new(), checks: Vec::new(), charts: Vec::new() }
+        Ok(Self { head, body: String::new(), worse: Vec::new(), checks: Vec::new(), charts: Vec::new() })
     }
 
     pub(super) fn add(&mut self, answer: Answer, took: Duration) {
