@@ -215,14 +215,17 @@ impl Claim {
         before.is_some()
     }
 
-    /// The holder, if it is known: the last entry of the history, if it is on record.
+    /// The holder, if it is known: the last entry of the history, if it is on record and a keeper of it lives. If none does, what has the
+    /// lock is not on record: a process of that holder which was stopped before it could end, or the next holder, which has just got it.
     fn holder(&self) -> Option<Holder> {
         let mut history = History::read(&self.place);
-        let holders = Holder::all_of(self.request.slot.as_str(), &history.places());
+        let mut holders = Holder::all_of(self.request.slot.as_str(), &history.places());
+        holders.retain(Holder::is_kept);
         let last = history.entries.pop().filter(|entry| entry.ended.is_none()).map(|entry| entry.id);
         // A history may be lost; a live pen on record holds the slot all the same.
-        let said = holders.iter().find(|holder| Some(&holder.record.id) == last.as_ref());
-        said.or_else(|| holders.iter().find(|holder| holder.is_kept())).cloned()
+        let said = holders.iter().position(|holder| Some(&holder.record.id) == last.as_ref());
+        let holder = said.or((!holders.is_empty()).then_some(0))?;
+        Some(holders.swap_remove(holder))
     }
 
     /// Starts a helper that ends a holder, or sweeps the slot. If it cannot be started, the next step tries again.

@@ -83,6 +83,12 @@ pub(crate) fn decide(if_taken: IfTaken, seen: &Observation) -> Action {
     match if_taken {
         IfTaken::Fail if seen.is_young && seen.holder == HolderState::Unknown => return Action::Wait,
         IfTaken::Fail => return Action::GiveUp(RefusalReason::Taken),
+        // What is stopped and not on record is no holder that its user has stopped: it cannot end.
+        IfTaken::Wait
+            if seen.holder == HolderState::Unknown && seen.frozen.is_some_and(|time| time >= ANSWER_TIMEOUT) =>
+        {
+            return Action::Wake;
+        }
         IfTaken::Wait => return Action::Wait,
         IfTaken::Replace => {}
     }
@@ -209,6 +215,15 @@ mod tests {
             assert_eq!(frozen(Duration::ZERO), Action::Wait);
             assert_eq!(frozen(ANSWER_TIMEOUT), Action::Wake);
             assert_eq!(frozen(MAX_OVERDUE), Action::EndFromOutside);
+        }
+    }
+
+    #[test]
+    fn a_caller_that_waits_wakes_what_is_stopped_and_not_on_record_and_nothing_else() {
+        for seen in every_observation().iter().filter(|seen| !seen.is_our_own && !seen.is_late) {
+            let is_long = seen.frozen.is_some_and(|time| time >= ANSWER_TIMEOUT);
+            let wakes = seen.holder == HolderState::Unknown && is_long;
+            assert_eq!(decide(IfTaken::Wait, seen) == Action::Wake, wakes, "{seen:?}");
         }
     }
 

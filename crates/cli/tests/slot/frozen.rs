@@ -262,6 +262,44 @@ fn newcomers_with_wait_or_fail_leave_a_stopped_holder_alone() {
     ring.expect_over();
 }
 
+/// The front of a pen is stopped when its tree is empty and no other keeper is left that could continue it. It has the lock, and is not on
+/// record any more.
+#[test]
+fn a_keeper_that_is_stopped_as_the_last_one_of_all_does_not_keep_the_slot() {
+    const TRIES: usize = 100;
+    in_parallel(vec!["wait", "replace"], |policy| {
+        let found = (0..TRIES).find_map(|_| stopped_as_the_last());
+        let (ring, mut holder, last) = found.expect("one of so many fronts is stopped before it has ended");
+        let mut newcomer = ring.run(&["--if-taken", policy], &[]);
+        expect_handed_over(&ring, &mut newcomer, &[last], policy);
+        ended(&mut holder);
+        assert_eq!(end(newcomer), 0);
+        ring.expect_over();
+    });
+}
+
+/// A supervised holder of which nothing is left but the stopped front of its pen. `None` if that has ended as well: the kernel continues it when
+/// the others end.
+fn stopped_as_the_last() -> Option<(Ring, Caller, Found)> {
+    let ring = Ring::new();
+    let mut holder = ring.holder(&[&MANAGED[..], &["--eof-grace", "0s"]].concat());
+    let (mut fronts, others): (Vec<_>, Vec<_>) =
+        ring.keepers(&holder).into_iter().partition(|found| found.stat.name == "nostray-front");
+    let front = fronts.pop().expect("the front of a pen");
+    others.iter().filter(|found| found.stat.name == "nostray").for_each(|found| found.send(Signal::KILL));
+    while others.iter().any(Found::is_alive) {
+        front.send(Signal::STOP);
+    }
+    let is_stopped = || nostray_sys::proc::Stat::of(front.stat.pid).is_some_and(|stat| stat.is_stopped());
+    wait_until("the front is stopped or has ended", || is_stopped() || !front.is_alive());
+    if front.is_alive() {
+        return Some((ring, holder, front));
+    }
+    ended(&mut holder);
+    ring.expect_over();
+    None
+}
+
 #[test]
 fn a_stopped_waiter_at_the_head_of_the_queue_does_not_keep_the_others_waiting() {
     in_parallel(vec!["wait", "replace"], |policy| {

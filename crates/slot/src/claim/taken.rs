@@ -151,13 +151,15 @@ impl Claim {
         }
     }
 
-    /// Notes since when a holder that is not ready is stopped. Only for a request to replace: it is a scan of all processes.
+    /// Notes since when a holder that is not ready is stopped. One on record is a matter of a request to replace alone: it may have been
+    /// stopped by its user.
     fn look_for_frozen(&mut self, if_taken: IfTaken, holder: Option<&Holder>) {
-        let is_frozen = if_taken == IfTaken::Replace
-            && self.began.elapsed() >= PROBE_TIME
-            && match holder {
-                Some(holder) => holder.record.state == State::Starting && holder.is_frozen(),
-                None => !self.lock.frozen_holders().is_empty(),
+        let is_frozen = self.began.elapsed() >= PROBE_TIME
+            && match (if_taken, holder) {
+                (IfTaken::Fail, _) | (IfTaken::Wait, Some(_)) => false,
+                (IfTaken::Replace, Some(holder)) => holder.record.state == State::Starting && holder.is_frozen(),
+                // A scan of all processes.
+                (IfTaken::Wait | IfTaken::Replace, None) => !self.lock.frozen_holders().is_empty(),
             };
         self.frozen = is_frozen.then(|| self.frozen.unwrap_or(self.looked_at));
     }
