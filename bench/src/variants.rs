@@ -79,7 +79,7 @@ impl Variant {
 
     /// The same, with a place for what it says on stderr.
     pub(crate) fn start_saying(&self, child: &[OsString], stderr: Stdio) -> Result<Started, Failure> {
-        let scene = Scene::new(self.user);
+        let scene = scene(self.user);
         let words = self.words(&[], child);
         let mut command = scene.command(words.first().ok_or("no command")?.as_ref());
         command.args(words.iter().skip(1)).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
@@ -88,6 +88,11 @@ impl Variant {
         let output = BufReader::new(process.stdout.take().ok_or("no pipe")?);
         Ok(Started { process, input: Some(input), output, scene })
     }
+}
+
+/// A scene whose programs see the records of every [`Variant`] that was started: they are in one folder for all scenes made here.
+pub(crate) fn scene(user: User) -> Scene {
+    Scene::new(user)
 }
 
 /// A child in its wrapper. Both are ended with the value.

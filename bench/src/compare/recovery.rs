@@ -84,6 +84,10 @@ pub(super) fn measure(ground: &Ground) -> Result<Answer, Failure> {
 /// The first failure of a server that has served, with a server that needs next to no time to start.
 fn respawn_targets(targets: &mut Targets, with: &[With]) {
     for revival in with.first().iter().flat_map(|with| &with.all).filter(|revival| revival.ours) {
+        // `nostray run` alone hands its child's end on.
+        if matches!(revival.outcome, Outcome::Ended) {
+            continue;
+        }
         let what = format!("{}: `kill -9` of the native echo to the next answer, p50", revival.name);
         let target = format!("<= {MOST_OF_A_RESPAWN} ms");
         match revival.outcome.spread() {

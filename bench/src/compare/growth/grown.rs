@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use badchild::{Scene, User};
+use badchild::User;
 
 use super::frame;
 use crate::Failure;
@@ -16,6 +16,7 @@ use crate::memory::Held;
 use crate::programs::running;
 use crate::stats::{Spread, percentile};
 use crate::traffic::{Filling, Request, Server, Session, watch};
+use crate::variants::scene;
 
 /// What there is more and more of.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -145,8 +146,7 @@ fn one(ground: &Ground, crowd: &mut Crowd, server: &Server, amount: &Amount) -> 
     let held: f64 = running(nostray).iter().map(|found| Ok(Held::of(found)?.pss)).sum::<Result<f64, Failure>>()?;
     let program = std::path::Path::new(server.command.first().ok_or("a server without a program")?);
     let servers = running(program).iter().filter(|found| server.is(found)).count();
-    // Where the sessions have their records.
-    let scene = Scene::new(User::Current);
+    let scene = scene(User::Current);
     let ps = scene.command(nostray).args(["ps", "--json"]).stdin(Stdio::null()).output()?;
     // Every child has one, and nothing else has.
     let listed = String::from_utf8_lossy(&ps.stdout).matches("\"eof_grace\"").count();
