@@ -122,9 +122,15 @@ pub(super) fn expect_nothing(ring: &mut Ring<'_>) -> Result<(), Trouble> {
 }
 
 /// Checks that records, queue entries and control groups are gone with their owners. A process that is killed while it writes a file
-/// leaves the file behind; the next sweep removes it when it is old enough.
+/// leaves the file behind; the next sweep removes it when it is old enough. A steward that is killed leaves its record; the next steward for
+/// its key removes it, or a sweep.
 pub(super) fn expect_no_files(ring: &mut Ring<'_>) -> Result<(), Trouble> {
-    expect_none(ring, &["json", "waits"])?;
+    let of_killed_steward = |path: &PathBuf| {
+        let record: Value = serde_json::from_str(&shown(path)).unwrap_or_default();
+        let front = record["front"]["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+        record["shared"].is_object() && front.is_some_and(|front| ring.killed.contains(&front))
+    };
+    expect_none(ring, &["json", "waits"], of_killed_steward)?;
     let long_ago = SystemTime::now() - Duration::from_secs(120);
     for path in of_pens(ring).into_iter().filter(|path| path.is_file()) {
         File::options().append(true).open(&path)?.set_modified(long_ago)?;
@@ -135,14 +141,14 @@ pub(super) fn expect_no_files(ring: &mut Ring<'_>) -> Result<(), Trouble> {
             return Err(Trouble::new(format!("nostray {} says {output:?}", words.join(" "))));
         }
     }
-    expect_none(ring, &["json", "waits", "lock", "new"])
+    expect_none(ring, &["json", "waits", "lock", "new"], |_| false)
 }
 
-fn expect_none(ring: &Ring<'_>, kinds: &[&str]) -> Result<(), Trouble> {
+fn expect_none(ring: &Ring<'_>, kinds: &[&str], may_be_left: impl Fn(&PathBuf) -> bool) -> Result<(), Trouble> {
     let is_one = |path: &PathBuf| {
         path.is_dir() || path.extension().and_then(|kind| kind.to_str()).is_some_and(|kind| kinds.contains(&kind))
     };
-    let left: Vec<PathBuf> = of_pens(ring).into_iter().filter(is_one).collect();
+    let left: Vec<PathBuf> = of_pens(ring).into_iter().filter(|path| is_one(path) && !may_be_left(path)).collect();
     if left.is_empty() {
         return Ok(());
     }

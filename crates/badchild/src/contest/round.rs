@@ -28,6 +28,8 @@ pub(super) struct Ring<'a> {
     pub(super) evidence: Option<Vec<String>>,
     pub(super) began: Instant,
     pub(super) tally: Tally,
+    /// The processes that were killed.
+    pub(super) killed: Vec<i32>,
 }
 
 impl Ring<'_> {
@@ -54,6 +56,7 @@ pub fn play(programs: &Programs, plan: &Plan, scene: &Scene) -> Result<Tally, Tr
         evidence: None,
         began: Instant::now(),
         tally: Tally::default(),
+        killed: Vec::new(),
     };
     match played(&mut ring, plan) {
         Ok(()) => Ok(ring.tally),
@@ -219,7 +222,10 @@ fn strike(ring: &mut Ring<'_>, stroke: &Stroke) -> Option<Found> {
     let (pid, name) = (struck.stat.pid, struck.stat.name.clone());
     ring.note(format_args!("{:?} to {:?} {pid} ({name})", stroke.deed, stroke.role));
     match stroke.deed {
-        Deed::Kill => struck.send(Signal::KILL),
+        Deed::Kill => {
+            struck.send(Signal::KILL);
+            ring.killed.push(pid.as_raw_nonzero().get());
+        }
         Deed::Term => struck.send(Signal::TERM),
         Deed::Pause(_) | Deed::Freeze => struck.send(Signal::STOP),
         Deed::KillAll => {
@@ -229,6 +235,7 @@ fn strike(ring: &mut Ring<'_>, stroke: &Stroke) -> Option<Found> {
             all.iter().for_each(|found| found.send(Signal::KILL));
             let pids: Vec<String> = all.iter().map(|f| format!("{} ({})", f.stat.pid, f.stat.name)).collect();
             ring.note(format_args!("which are {}", pids.join(", ")));
+            ring.killed.extend(all.iter().map(|found| found.stat.pid.as_raw_nonzero().get()));
         }
     }
     if let Some(count) =
