@@ -38,7 +38,7 @@ impl Programs {
     }
 }
 
-/// Like `nostray 0.1.0, a static program of 2.1 MiB`.
+/// Like `nostray 0.1.0, a static program, 6.5 MiB`.
 pub(crate) fn described(program: &Path) -> Result<String, Failure> {
     let said = Command::new(program).arg("--version").output()?;
     let bytes = std::fs::read(program)?;
@@ -48,7 +48,7 @@ pub(crate) fn described(program: &Path) -> Result<String, Failure> {
     Ok(format!("{}, {linked}, {:.1} MiB", version.trim(), bytes.len() as f64 / f64::from(1 << 20)))
 }
 
-/// Whether an ELF file of 64 bits has a program header of this kind: what the kernel starts in place of a dynamic program.
+/// Whether an ELF file of 64 bits names an interpreter (a program header of type 3): what the kernel starts to load a dynamic program.
 fn names_interpreter(elf: &[u8]) -> bool {
     const INTERPRETER: [u8; 4] = 3_u32.to_le_bytes();
     let number = |at: usize| elf.get(at..at + 2).map_or(0, |two| usize::from(u16::from_le_bytes([two[0], two[1]])));

@@ -100,6 +100,12 @@ impl Found {
         Stat::of(self.stat.pid).is_some_and(|now| now.start == self.stat.start && !now.is_zombie())
     }
 
+    /// Whether it is stopped, by a signal or a debugger.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        Stat::of(self.stat.pid).is_some_and(|now| now.start == self.stat.start && now.is_stopped())
+    }
+
     /// How many bytes wait in its standard input, which is a pipe.
     #[must_use]
     pub fn unread_input(&self) -> u64 {

@@ -21,10 +21,6 @@ fn front(caller: &Caller) -> Found {
     Found::by_pid(badchild::pid(i32::try_from(caller.process.id()).expect("small"))).expect("is there")
 }
 
-fn is_stopped(found: &Found) -> bool {
-    nostray_sys::proc::Stat::of(found.stat.pid).is_some_and(|stat| stat.is_stopped())
-}
-
 #[test]
 fn a_signal_that_the_host_sends_reaches_the_child_once() {
     let stage = Stage::new();
@@ -166,7 +162,7 @@ fn stopped_keepers_are_continued() {
             named(&stage, name).send(Signal::STOP);
         }
         caller.who();
-        wait_until("the keepers are continued", || stage.own().iter().all(|found| !is_stopped(found)));
+        wait_until("the keepers are continued", || stage.own().iter().all(|found| !found.is_stopped()));
         caller.close();
         assert_eq!(caller.code(), 137, "{stopped:?}");
         stage.scene.expect_empty();
@@ -192,7 +188,7 @@ fn a_stopped_front_acts_on_its_hosts_end() {
             wait_until("all processes run", || scene.processes().len() == 7);
             let front = Found::by_pid(badchild::pid(number)).expect("is there");
             front.send(Signal::STOP);
-            wait_until("the front is stopped", || is_stopped(&front));
+            wait_until("the front is stopped", || front.is_stopped());
             host.kill();
             scene.expect_empty();
             host.expect_friend_untouched();
@@ -219,7 +215,7 @@ fn a_stopped_front_whose_child_is_asleep_acts_on_its_hosts_end() {
         wait_until("it has no child left", || std::fs::read_to_string(&children).is_ok_and(|list| list.is_empty()));
         wait_until_quiet(&front);
         front.send(Signal::STOP);
-        wait_until("the front is stopped", || is_stopped(&front));
+        wait_until("the front is stopped", || front.is_stopped());
         host.kill();
         scene.expect_empty();
         host.expect_friend_untouched();
@@ -235,15 +231,15 @@ fn a_stopped_child_stays_stopped_until_it_is_continued_or_ended() {
     caller.initialize();
     let child = stage.child();
     child.send(Signal::STOP);
-    wait_until("the child is stopped", || is_stopped(&child));
+    wait_until("the child is stopped", || child.is_stopped());
     let waiting = caller.ask("who", json!({}));
-    assert!(!comes_true(Duration::from_millis(300), &mut || !is_stopped(&child)), "the child was continued");
-    assert!(stage.own().iter().all(|found| !is_stopped(found)), "a nostray process was stopped with the child");
+    assert!(!comes_true(Duration::from_millis(300), &mut || !child.is_stopped()), "the child was continued");
+    assert!(stage.own().iter().all(|found| !found.is_stopped()), "a nostray process was stopped with the child");
     wait_until("the child is on record", || stage.states() == ["ready"]);
     child.send(Signal::CONT);
     assert_eq!(caller.answer(waiting)["result"]["pid"], child.stat.pid.as_raw_pid());
     child.send(Signal::STOP);
-    wait_until("the child is stopped", || is_stopped(&child));
+    wait_until("the child is stopped", || child.is_stopped());
     caller.close();
     assert_eq!(caller.code(), 143, "the child must be continued to get its SIGTERM");
     stage.scene.expect_empty();

@@ -6,7 +6,6 @@ use std::process::{Child, Output, Stdio};
 use badchild::{Found, Scene, User};
 use nostray_pen::{Ask, Order};
 use nostray_registry::Record;
-use nostray_sys::proc::Stat;
 use nostray_sys::{Pidfd, Signal};
 use testkit::stage::Stage;
 use testkit::{GRACES, nostray, own_processes, run_command, wait_until_on_record};
@@ -118,9 +117,7 @@ fn a_second_request_is_heard_although_the_first_one_is_still_pending() {
         let held = if is_managed { vec![&own.front] } else { vec![&own.front, &own.spare, &own.guard] };
         for keeper in &held {
             keeper.send(Signal::STOP);
-            badchild::wait_until("the keeper is stopped", || {
-                Stat::of(keeper.stat.pid).is_some_and(|stat| stat.is_stopped())
-            });
+            badchild::wait_until("the keeper is stopped", || keeper.is_stopped());
         }
         let handle = Pidfd::open(asked.stat.pid).expect("is there");
         if is_managed {
@@ -149,9 +146,7 @@ fn an_older_keeper_is_asked_by_a_signal_that_it_knows() {
     let record: Record = serde_json::from_str(&record.replace(",\"queued\":true", "")).expect("a record");
     for keeper in [&own.front, &own.spare, &own.guard] {
         keeper.send(Signal::STOP);
-        badchild::wait_until("the keeper is stopped", || {
-            Stat::of(keeper.stat.pid).is_some_and(|stat| stat.is_stopped())
-        });
+        badchild::wait_until("the keeper is stopped", || keeper.is_stopped());
     }
     // Sends what `nostray stop` sends; the command itself would also continue the keepers.
     let guard = Pidfd::open(own.guard.stat.pid).expect("is there");

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use badchild::{Folder, Found, Scene, User, pid};
 use nostray_sys::Signal;
-use nostray_sys::proc::Stat;
 use testkit::{own_processes, run_command};
 
 fn wait_ready(process: &mut Child) -> Found {
@@ -128,9 +127,7 @@ fn a_stopped_child_is_continued_and_ends_by_sigterm() {
     wait_ready(&mut process);
     for child in scene.those_with("slow").iter().filter(|found| found.stat.name == "badchild") {
         child.send(Signal::STOP);
-        badchild::wait_until("the child is stopped", || {
-            Stat::of(child.stat.pid).is_some_and(|stat| stat.is_stopped())
-        });
+        badchild::wait_until("the child is stopped", || child.is_stopped());
     }
     drop(process.stdin.take());
     assert_eq!(process.wait().expect("wait").code(), Some(0));

@@ -292,9 +292,7 @@ impl Halt {
             Some(debugger) => debugger.attach(victims),
             None => victims.iter().for_each(|found| found.send(Signal::STOP)),
         }
-        let is_stopped =
-            |found: &Found| nostray_sys::proc::Stat::of(found.stat.pid).is_some_and(|stat| stat.is_stopped());
-        wait_until("the victims are stopped", || victims.iter().all(is_stopped));
+        wait_until("the victims are stopped", || victims.iter().all(Found::is_stopped));
     }
 
     /// Stops the victims. A debugger holds them until it is dropped.

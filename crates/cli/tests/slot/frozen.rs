@@ -251,9 +251,7 @@ fn newcomers_with_wait_or_fail_leave_a_stopped_holder_alone() {
     assert_eq!(refused.code(), 75, "{}", refused.errors());
     let mut waiter = ring.run(&["--wait-timeout", "1s"], &[]);
     assert_eq!(waiter.code(), 75, "{}", waiter.errors());
-    let is_stopped =
-        |found: &Found| nostray_sys::proc::Stat::of(found.stat.pid).is_some_and(|stat| stat.is_stopped());
-    assert!(everything.iter().all(is_stopped), "a process of the holder was continued");
+    assert!(everything.iter().all(Found::is_stopped), "a process of the holder was continued");
     // An operator can still release the slot.
     let released = ring.stage.nostray(&["slot", "release", SLOT]);
     assert!(released.status.success(), "{released:?}");
@@ -290,8 +288,7 @@ fn stopped_as_the_last() -> Option<(Ring, Caller, Found)> {
     while others.iter().any(Found::is_alive) {
         front.send(Signal::STOP);
     }
-    let is_stopped = || nostray_sys::proc::Stat::of(front.stat.pid).is_some_and(|stat| stat.is_stopped());
-    wait_until("the front is stopped or has ended", || is_stopped() || !front.is_alive());
+    wait_until("the front is stopped or has ended", || front.is_stopped() || !front.is_alive());
     if front.is_alive() {
         return Some((ring, holder, front));
     }

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use badchild::{Found, User, badchild, wait_until};
 use nostray_sys::Signal;
-use nostray_sys::proc::Stat;
 use serde_json::{Value, json};
 use testkit::slots::{MANAGED, NOT_NOW, Ring, SLOT, end};
 use testkit::{in_parallel, nostray};
@@ -193,7 +192,7 @@ fn a_request_with_now_is_heard_although_a_request_without_now_is_pending() {
         let keepers = ring.keepers(&holder);
         for keeper in &keepers {
             keeper.send(Signal::STOP);
-            wait_until("the keeper is stopped", || Stat::of(keeper.stat.pid).is_some_and(|stat| stat.is_stopped()));
+            wait_until("the keeper is stopped", || keeper.is_stopped());
         }
         let guard = keepers.iter().find(|found| found.stat.name == "nostray-guard").expect("a guard");
         // Sends what `nostray stop` sends; the command itself would also continue the keepers.

@@ -1,5 +1,6 @@
 //! Which lines pass, which are rewritten, and which are refused.
 
+use super::check::{decides, decides_slowly};
 use super::*;
 
 fn agreement() -> Agreement {

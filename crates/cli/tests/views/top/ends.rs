@@ -2,7 +2,6 @@
 
 use badchild::{Found, wait_until};
 use nostray_sys::Signal;
-use nostray_sys::proc::Stat;
 use testkit::screen::Screen;
 use testkit::stage::Stage;
 use testkit::tmux::{PROMPT, Tmux};
@@ -89,7 +88,7 @@ fn a_stopped_job_gives_the_terminal_back_and_takes_it_again() {
     terminal.shows("Nothing runs under nostray");
     terminal.press(&["C-z"]);
     terminal.shows("Stopped");
-    assert!(Stat::of(top.stat.pid).is_some_and(|stat| stat.is_stopped()));
+    assert!(top.is_stopped());
     assert_eq!(terminal.settings(), settings);
     terminal.runs("fg");
     terminal.shows_that("it is drawn again", |screen| {
